@@ -658,18 +658,6 @@ def test_19__readers_of_ir_measures_see_1000_ranks() -> None:
     assert without_end == pytest.approx(seen[1] / (4 * (math.pi**2 / 6 - 1)), abs=1e-12)
 
 
-def test_21__register_leaves_the_numbers_of_ir_measures_alone() -> None:
-    ir_measures = pytest.importorskip("ir_measures")
-    qrels, run = {"1": {"a": 1}}, {"1": {"a": 1.0, "b": 1.0}}
-    measures = [ir_measures.RR @ 10, ir_measures.RR]
-    before = ir_measures.calc_aggregate(measures, qrels, run)
-    try:
-        fe.integrations.ir_measures.register()
-        assert ir_measures.calc_aggregate(measures, qrels, run) == before
-    finally:
-        fe.integrations.ir_measures.unregister()
-
-
 def test_20__trec_evaluate_takes_the_options_of_the_command() -> None:
     qrels = {"1": {"a": 2, "b": -1, "c": 1, "d": 0}, "2": {"a": 1, "b": 2}}
     run = {query: {"b": 5.0, "x": 4.0, "c": 3.0, "a": 2.0, "d": 1.0} for query in qrels}

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import inspect
 import random
-import re
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.spark import evaluate as spark_evaluate
+from tests.support.transcripts import Case, cases
 from tests.wrong_arguments import LOG, VALUES, Call, calls, foreign, of_measures
 
 #: Values that are tried for each argument; ``python -m tests.wrong_arguments`` tries all.
 TRIED = 8
 COLUMNS = {"group": "user", "label": "click", "score": "old", "measures": "GAUC"}
+TWO = {**COLUMNS, "score": ["old", "new"], "baseline": "old"}
 
 
 @pytest.fixture(scope="module")
@@ -107,67 +107,6 @@ def test_every_public_function__is_tried(every: list[Call]) -> None:
             assert one.name in tried
 
 
-@pytest.mark.parametrize(
-    "function,keep",
-    [(fe.evaluate, "values,no"), (fe.evaluate, ["no"]), (fe.partial, "no"), (fe.compare, "state")],
-)
-def test_what_a_function_does_not_keep__is_refused(function: Any, keep: object) -> None:
-    options = {**COLUMNS, "score": ["old", "new"], "baseline": "old"}
-    with pytest.raises(fe.ArgumentError, match=r"^keep: must be .*'values'.*, got"):
-        function(LOG, **options, keep=keep)
-
-
-@pytest.mark.parametrize(
-    "options, told",
-    [
-        ({"keep_groups": True}, "takes no keep_groups. Did you mean 'keep'?"),
-        ({"keep_scores": True}, "takes no keep_scores. Did you mean 'keep'?"),
-        ({"per_group": True}, "takes no per_group. It takes"),
-        ({"keep": 3}, "got 3; pass keep='values', for instance."),
-        ({"weight": 3}, "got 3; pass 'weight', for instance."),
-    ],
-)
-def test_a_remedy__names_what_fits_and_no_nonsense(options: dict[str, Any], told: str) -> None:
-    for function, more in ((fe.evaluate, {}), (fe.compare, {"baseline": "new"})):
-        with pytest.raises(fe.ArgumentError, match=re.escape(told)):
-            function(LOG, **{**COLUMNS, **more, **options})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["group", "label", "score", "weight", "item"])
-def test_half_a_surrogate_as_a_column__is_refused_by_name(name: str) -> None:
-    told = rf"^{name}: must be text .*without lone surrogates, got '\\ud800'; "
-    with pytest.raises(fe.ArgumentError, match=told):
-        fe.evaluate(LOG, **{**COLUMNS, name: "\ud800"})
-
-
-@pytest.mark.parametrize(
-    "name,value",
-    [
-        *[(name, {"click"}) for name in ("group", "label", "score", "by")],
-        *[(name, {"click": 1}) for name in ("group", "label", "by")],  # scores: expressions
-        ("label", frozenset({"click"})),
-    ],
-)
-def test_mapping_or_set_of_names__is_refused_by_name(name: str, value: object) -> None:
-    told = rf"^{name}: must be text or .*a list, each item .*, got .*(click|frozenset).*; "
-    arguments = {**COLUMNS, name: value}
-    with pytest.raises(fe.ArgumentError, match=told):
-        fe.evaluate(LOG, **arguments)
-    with pytest.raises(fe.ArgumentError, match=told):
-        fe.compare(LOG, **arguments, baseline="new")
-    if name != "by":
-        with pytest.raises(fe.ArgumentError, match=told):
-            spark_evaluate(pd.DataFrame(LOG), **arguments)
-
-
-def test_progress_that_raises_stop_iteration__is_refused() -> None:
-    def stop(now: fe.Progress) -> None:
-        raise StopIteration
-
-    with pytest.raises(fe.ArgumentError, match="progress: must not raise StopIteration"):
-        fe.evaluate(LOG, **COLUMNS, progress=stop)
-
-
-def test_more_rows_than_a_file_can_hold__is_refused_by_name() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"^min_groups: must be at most 9,223,.*, got"):
-        fe.evaluate(LOG, **COLUMNS, min_groups=2**70)
+@pytest.mark.parametrize("case", cases("arguments"), ids=lambda case: ascii(str(case)))
+def test_argument__of_no_use__is_refused_by_name(case: Case) -> None:
+    case.check(case.answer({**globals(), "LOG": LOG, "pd": pd, "spark_evaluate": spark_evaluate}))

@@ -5,7 +5,7 @@ import pyarrow.parquet
 import pytest
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, ColumnError, SourceError, trec
+from fastrank_eval import trec
 
 pytestmark = pytest.mark.kernels
 
@@ -38,18 +38,6 @@ def test_lines__become_one_row_a_document():
     assert strict["subtopics"].to_pylist() == [[], [2], [], []]
 
 
-def test_subtopics__that_are_no_small_numbers__are_numbered_in_each_query():
-    lines = b"q2 wine d1 1\nq1 sea d1 1\nq1 wine d1 1\nq2 rum d2 1\nq1 64 d2 1\nq1 sea d3 1\n"
-    found = {(q, d): s for q, d, _, s in told(trec.read_diversity_qrels(lines))}
-    assert found == {
-        ("q2", "d1"): [0],
-        ("q1", "d1"): [0, 1],
-        ("q2", "d2"): [1],
-        ("q1", "d2"): [2],
-        ("q1", "d3"): [0],
-    }
-
-
 def test_columns__and_files_of_columns(tmp_path):
     columns = {"q": [1, 1, 1], "s": [0, 7, 0], "d": ["a", "a", "b"], "g": [0.5, 1.5, 0.0]}
     names = {"query": "q", "subtopic": "s", "doc": "d", "grade": "g"}
@@ -58,19 +46,6 @@ def test_columns__and_files_of_columns(tmp_path):
     pa.parquet.write_table(pa.table(columns), tmp_path / "judged.parquet")
     assert told(trec.read_diversity_qrels(tmp_path / "judged.parquet", **names)) == wanted
     assert told(trec.read_diversity_qrels(b"")) == []
-
-
-def test_faults__are_named():
-    with pytest.raises(SourceError, match=r"line 2: 3 fields .*qid subtopic docno rel"):
-        trec.read_diversity_qrels(b"q1 1 d3 1\nq1 1 d3\n")
-    with pytest.raises(ArgumentError, match="no dicts of dicts"):
-        trec.read_diversity_qrels({"q1": {"d1": 1}})
-    with pytest.raises(ColumnError, match="subtopic"):
-        trec.read_diversity_qrels({"query": ["q"], "doc": ["d"], "grade": [1]})
-    many = b"".join(b"q1 s%d d 1\nq2 s d 1\n" % i for i in range(65))
-    with pytest.raises(SourceError, match=r"'q1' has 65 subtopics or more .* 64 are the most"):
-        trec.read_diversity_qrels(many)
-    assert len(trec.read_diversity_qrels(many.replace(b"q1 s64 d 1", b"q1 s64 d 0"))) == 2
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -88,14 +63,3 @@ def test_run__beside_them__evaluates(tmp_path, stored):
     result = fastrank_eval.evaluate(joined.table, **columns, **options)
     assert result["StRecall"][0] == pytest.approx(2 / 3)
     assert result["AP"][0] == 0.5
-
-
-def test_judgements_without_them__are_joined_as_before():
-    table = {"query": ["q"], "doc": ["d"], "grade": [1], "subtopics": ["no list"]}
-    joined = trec.join(table, {"q": {"d": 1.0}})
-    assert joined.table.schema.names == ["query", "doc", "score", "grade"]
-    with pytest.raises(ArgumentError, match="cannot be called 'subtopics'"):
-        trec.join(table, {"subtopics": {"q": {"d": 1.0}}})
-    lists = {**table, "subtopics": pa.array([["a"]])}
-    with pytest.raises(ColumnError, match=r"'subtopics' of .* not lists of whole numbers"):
-        trec.read_qrels(lists)

@@ -11,6 +11,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval import trec
+from tests.support.transcripts import Case, cases
 
 QRELS = {"q1": {"d3": 2, "d5": 0, "d7": 1}, "q2": {"d1": 1}, "q3": {"d9": 1}}
 BM25 = {"q1": {"d7": 2.5, "d5": 1.5, "d3": 0.5}, "q2": {"d4": 1.0, "d1": 1.0}, "q4": {"d1": 1.0}}
@@ -67,16 +68,6 @@ def test_evaluate__ir_measures__counts_judged_queries_without_a_run_by_default()
     assert trec.evaluate(QRELS, BM25, "AP", profile="trec_eval_9").value("AP") == kept.value("AP")
 
 
-@pytest.mark.parametrize("profile", ["trec_eval_10", "ir_measures", None])
-def test_evaluate__no_query_in_common__is_an_error(profile: str | None) -> None:
-    run = {"Q1": {"d3": 1.0}}
-    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
-        trec.evaluate(QRELS, run, "AP", profile=profile)
-    assert trec.evaluate(QRELS, run, "P@1", complete=True, profile=profile).value("P@1") == 0
-    with pytest.raises(fe.ArgumentError, match="qrels: must have judgements, got none"):
-        trec.evaluate({}, run, "AP", complete=True, profile=profile)
-
-
 def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
     partial = {"q1": OURS["q1"]}
     result = trec.evaluate(QRELS, {"bm25": BM25, "ours": partial, "none": {}}, "AP")
@@ -89,21 +80,6 @@ def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
         assert two in report.to_markdown()
         assert one in report.document()["meta"]["notes"]
     assert result["ours", "AP"].tolist() == [1, 0, 0]
-
-
-def test_evaluate__results_of_runs_with_other_queries__can_be_compared() -> None:
-    ours = {"q1": OURS["q1"], "q8": {"d1": 1.0}, "q9": {"d1": 1.0}}
-    one, two = (trec.evaluate(QRELS, run, "AP") for run in (BM25, ours))
-    for name in ("only_in_run", "only_in_qrels"):
-        assert one.meta.conventions[name] != two.meta.conventions[name]
-    (line,) = one.compare(two)
-    assert (line.only_base, line.only_candidate) == (0, 0)
-    one, two = (trec.evaluate(QRELS, run, "AP", complete=False) for run in (BM25, ours))
-    (line,) = one.compare(two)
-    assert (line.only_base, line.only_candidate) == (1, 0)
-    complete = trec.evaluate(QRELS, ours, "AP")
-    with pytest.raises(fe.ArgumentError, match="complete is False in one and True"):
-        one.compare(complete)
 
 
 def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
@@ -141,13 +117,6 @@ def test_evaluate__frames_of_any_form__are_read(form, expected, own_folder) -> N
     assert values(trec.evaluate(sources.pop("qrels"), sources, MEASURES)) == expected
 
 
-def test_evaluate__ids_of_digits_in_csv__stay_text(tmp_path: Path) -> None:
-    (tmp_path / "run.csv").write_text("qid,docno,score\n007,01,2\n007,1,1\n")
-    run = trec.read_run(tmp_path / "run.csv", format="csv")
-    assert run["doc"].to_pylist() == ["01", "1"]
-    assert trec.evaluate({"007": {"1": 1}}, run, "RR").value("RR") == 0.5
-
-
 def test_evaluate__files_and_columns__are_runs(expected, tmp_path) -> None:
     lines = [f"{q} Q0 {d} 0 {s} x\n" for q, docs in BM25.items() for d, s in docs.items()]
     (tmp_path / "bm25.run").write_text("".join(lines))
@@ -160,37 +129,6 @@ def test_evaluate__files_and_columns__are_runs(expected, tmp_path) -> None:
 
 
 BINARY = {"q1": {"d3": 1, "d5": 0, "d7": 1}, "q2": {"d1": 1, "d4": 1}, "q3": {"d9": 1}}
-
-
-@pytest.mark.parametrize("run", [{"bm25": BM25}, {"bm25": BM25, "ours": OURS}, OURS])
-@pytest.mark.parametrize("qrels", [BINARY, {"q1": {"d3": 2.0, "d5": 0.0, "d7": 0.0}}])
-def test_evaluate__dicts_in_swapped_order__says_so(run: Any, qrels: Any) -> None:
-    for call in (trec.evaluate, trec.join):
-        with pytest.raises(fe.ArgumentError, match="judgements first and the runs second"):
-            call(run, qrels)
-    if "bm25" not in run:
-        with pytest.raises(fe.ArgumentError, match="judgements first and the runs second"):
-            trec.trec_report(run, qrels)
-    assert trec.join(trec.read_qrels(OURS), qrels).queries
-
-
-@pytest.mark.parametrize(
-    "grades,scores",
-    [
-        ({"d": 0.5, "e": 1.5}, {"d": 1.5}),
-        ({"d": 1.0}, {"d": 3, "e": 2}),
-        ({"d": 0.5, "e": 1.5}, {"d": 3, "e": 2}),
-        ({"d": 0.5, "e": 1.5, "f": 0.1}, {"d": 3, "e": 2, "f": 1}),
-        ({"d": 0.5, "e": 1.5}, {"d": 1000, "e": 1000}),
-        ({"d": 0.5, "e": 0.5, "f": 1.0}, {"d": 1, "e": 1, "f": 0}),
-        ({"d": 3, "e": 2, "f": 1}, {"d": 1, "e": 1, "f": 0}),
-        ({"d": 0.5, "e": 1.5}, {"d": 0.25, "e": 0.25}),
-        ({"d": 0.5}, {"d": 1}),
-    ],
-)
-def test_evaluate__unusual_grades_and_scores__are_no_swap(grades: Any, scores: Any) -> None:
-    assert trec.join({"q": grades}, {"q": scores}).queries == 1
-    assert trec.join({"q": grades}, {"a": {"q": scores}, "b": BM25}).queries == 1
 
 
 def test_evaluate__several_runs_without_names__says_how_to_pass_them(tmp_path: Path) -> None:
@@ -233,34 +171,6 @@ def test_evaluate__frames_in_swapped_order__says_so(tmp_path: Path) -> None:
     assert trec.join(run, BM25, grade="score").queries == 3
 
 
-def test_evaluate__a_joined_table_that_is_not_taken_out__says_so() -> None:
-    joined: Any = trec.join(QRELS, BM25)
-    calls: list[tuple[Any, dict[str, Any]]] = [
-        (fe.evaluate, {"score": "score"}),
-        (fe.explain, {"score": "score", "profile": "ranx"}),
-        (fe.compare, {"score": ["score", "other"], "baseline": "score"}),
-    ]
-    for call, options in calls:
-        with pytest.raises(fe.SourceError, match=r"fastrank_eval.Joined. Pass .*\.table"):
-            call(joined, group="query", label="grade", measures="AP", **options)
-
-
-def test_evaluate__key_of_a_result_in_swapped_order__says_so() -> None:
-    result = trec.evaluate(QRELS, {"bm25": BM25, "ours": OURS}, "map")
-    with pytest.raises(fe.ArgumentError, match=r"write result\['bm25', 'map'\]"):
-        result["map", "bm25"]
-    with pytest.raises(fe.ArgumentError, match="score column 'x' was not part"):
-        result["x", "map"]
-
-
-def test_evaluate__names_of_columns__are_looked_up_by_name_if_given() -> None:
-    run = pa.table({"topic": ["q1"], "docno": ["d3"], "qid": ["other"], "score": [1.0]})
-    read = trec.read_run(run, query="topic", doc="docno")
-    assert read.select(["query", "doc"]).to_pylist() == [{"query": "q1", "doc": "d3"}]
-    with pytest.raises(fe.ColumnError, match="query"):
-        trec.read_run(pa.table({"topic": ["q1"], "docno": ["d3"], "score": [1.0]}))
-
-
 def test_evaluate__names_of_columns__are_arguments_too() -> None:
     names = {"query": "topic", "doc": "id", "grade": "rel", "score": "sim"}
     qrels = frame(QRELS, ("topic", "id"), "rel", {})
@@ -290,6 +200,7 @@ def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
             trec.evaluate(QRELS, BM25, request)
 
 
-def test_evaluate__arguments_of_the_table__are_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"trec\.evaluate\(\) takes no group"):
-        trec.evaluate(QRELS, BM25, "AP", group="query")
+@pytest.mark.usefixtures("own_folder")
+@pytest.mark.parametrize("case", cases("trec_calls"), ids=lambda case: ascii(str(case)))
+def test_call__is_answered_or_refused(case: Case) -> None:
+    case.check(case.answer(globals()))

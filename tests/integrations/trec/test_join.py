@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError, SourceError
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
@@ -119,19 +118,6 @@ def test_join__of_nothing__has_its_columns(complete):
     assert found.table.column_names == ["query", "doc", "score", "grade"]
     assert found == Joined(found.table, ("score",), 0, 0, 0, {"score": 0}, {"score": 0})
     assert rows(join(b"1 0 a 1\n", b"").table) == []
-
-
-def test_join__names_of_runs__must_be_free():
-    with pytest.raises(ArgumentError, match="cannot be called 'grade'"):
-        join(b"", {"grade": b"1 Q0 a 1 1 t\n"})
-    with pytest.raises(ArgumentError, match="No run is given"):
-        join(b"", {})
-
-
-def test_join__of_a_table_with_a_pair_twice__is_an_error():
-    twice = pa.table({"query": ["1", "1"], "doc": ["a", "a"], "score": [1.0, 2.0]})
-    with pytest.raises(SourceError, match="Query '1' has document 'a' twice"):
-        join(b"1 0 a 1\n", twice)
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
