@@ -450,13 +450,19 @@ def logger_table() -> str:
 
 def option_table() -> str:
     """Write the options of `evaluate`."""
-    rows = []
+    sections: dict[str, list[list[str]]] = {}
     for name, option in OPTIONS.items():
-        values = ", ".join(f'`"{word}"`' for word in option.choices) or f"`{option.type}`"
+        words = ", ".join(f'`"{word}"`' for word in option.choices)
+        values = f"Values: {words}" if words else f"Type: `{option.type}`"
         default = option.convention or option.default
-        shown = "needed" if default is ... else f"`{default!r}`"
-        rows.append([f"`{name}`", values.replace("|", r"\|"), shown, plain(option.help)])
-    return "\n".join([*table(["option", "values", "default", "meaning"], rows), ""])
+        said = "required" if default is ... else f"default `{default!r}`"
+        facts = f"{sentence(plain(option.help))} {values}; {said}."
+        rows = sections.setdefault(option.section or "In Python", [])
+        rows.append([f"`{name}`", facts.replace("|", r"\|")])
+    lines = []
+    for section, rows in sections.items():
+        lines += [f"## {section}", "", *table(["option", "meaning"], rows), ""]
+    return "\n".join(lines)
 
 
 def scale_table() -> str:
