@@ -23,11 +23,7 @@ POOLED = "LogLoss,NE,PCOC,PPV,KS,ECE(bins=4),AUC(se='clustered')"
 BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
 
 
-def rows_of_log() -> pa.Table:
-    return pa.table(log_of_slices())
-
-
-LOG = rows_of_log()
+LOG = pa.table(log_of_slices())
 
 
 def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
@@ -146,8 +142,7 @@ def test_two_states_without_keys_or_with_cut_groups__are_refused() -> None:
 ROWS = ["-g", "user", "-l", "click", "-m", "GAUC,AP,LogLoss", "--by", "country"]
 
 
-@pytest.fixture
-def nights(own_folder) -> list[str]:
+def write_nights() -> list[str]:
     """Three nights with their states, and all their rows in one file."""
     parquet.write_table(LOG, "all.parquet")
     for night, table in enumerate(parts(LOG)):
@@ -156,12 +151,28 @@ def nights(own_folder) -> list[str]:
 
 
 @pytest.fixture
-def models(own_folder) -> list[str]:
+def nights(own_folder) -> list[str]:
+    return write_nights()
+
+
+def write_models() -> list[str]:
     """Two models, each with its state."""
     parquet.write_table(LOG, "all.parquet")
     for name in ("old", "new"):
         state_of(LOG, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
     return ["old.state", "new.state"]
+
+
+@pytest.fixture
+def models(own_folder) -> list[str]:
+    return write_models()
+
+
+def refused(*words: str) -> str:
+    """What a command says that cannot do what it is told."""
+    outcome = run(*words)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    return outcome.stderr.rstrip()
 
 
 @pytest.mark.parametrize("choices", [[], ["--correction", "bh", "--test", "clustered_z"]])
@@ -188,15 +199,6 @@ def test_merge_compare__gates_and_outputs(nights) -> None:
     assert run("merge", *nights, "--fail-if", "GAUC delta < -1").exit_code == 3
 
 
-def test_merge__choices_without_compare__are_refused(nights) -> None:
-    outcome = run("merge", *nights, "--test", "sign", "--seed", "3")
-    assert outcome.exit_code == 2
-    assert "--test, --seed apply to comparisons: give --compare too" in outcome.stderr
-    outcome = run("merge", *nights, "--compare", "-b", "new")
-    assert outcome.exit_code == 2
-    assert "has baseline 'old'" in outcome.stderr
-
-
 @pytest.mark.parametrize("choices", [[], ["--test", "wilcoxon"], ["--confidence", "0.5"]])
 def test_compare__two_states__is_as_of_rows(models, choices) -> None:
     found = run("compare", *models, *choices, "-f", "json", "--per-group", "groups.csv")
@@ -214,26 +216,6 @@ def test_compare__two_states__gates(models) -> None:
     assert "gate failed: GAUC delta > -1: new" in outcome.stderr
     outcome = run("compare", *models, "--fail-if", "AUC delta > -1")
     assert (outcome.exit_code, outcome.stdout) == (2, "")
-
-
-@pytest.mark.parametrize("sources, options, complaint", [
-    (["old.state", "all.parquet"], [], "'old.state' is a saved state, and 'all.parquet' is not"),
-    (["old.state", "new.state", "old.state"], [], "3 saved states are more than two"),
-    (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures apply to rows"),
-    (["old.state", "new.state"], ["-b", "new"], "--baseline: must be one of the score columns"),
-    (["old.state"], [], "baseline: must be one of 'old'"),
-    (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),
-    (["all.parquet"], [*ROWS[:4], "-s", "old,new"], "--baseline is missing"),
-    (["-"], [], "--group, --label, --score, --baseline are missing"),
-    (["missing.state"], [], "Cannot read 'missing.state': no such file."),
-    (["old.state", "missing.state"], [], "Cannot read 'missing.state': no such file."),
-    (["nights/*.state"], [], "'nights/*.state'"),
-])  # fmt: skip
-@pytest.mark.usefixtures("models")
-def test_compare__wrong_mixture__is_refused(sources, options, complaint) -> None:
-    outcome = run("compare", *sources, *options)
-    assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert complaint in outcome.stderr
 
 
 def test_compare__damaged_state__is_refused_as_such(models) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import fastrank_eval as fe
 from tests.support.transcripts import answers
@@ -98,20 +97,9 @@ def test_classes__column_with_the_text_of_an_expression__is_the_column() -> None
     assert "score" not in found.meta.conventions
 
 
-def test_several_labels__of_a_function_of_one__are_refused() -> None:
+def test_states_of_several_labels__are_those_of_each() -> None:
     log = LOG.append_column("order", LOG["click"])
     options: dict[str, Any] = {"label": ["click", "order"], "score": SCORE}
-    error = r"label: must be one column, got \['click', 'order'\]; name one, and call the function"
-    calls: list[Any] = [
-        lambda: fe.partial(log, group="user", measures="GAUC", **options),
-        lambda: fe.curve("roc", log, **options),
-        lambda: fe.best_threshold(log, **options),
-        lambda: fe.confusion(log, **options),
-        lambda: fe.explain(log, profile="catboost", group="user", **options),
-    ]
-    for call in calls:
-        with pytest.raises(fe.ArgumentError, match=error):
-            call()
     kept = fe.evaluate(log, group="user", measures="GAUC", keep="state", **options)
     parts = [fe.partial(log, group="user", measures="GAUC", label=each, score=SCORE)
              for each in options["label"]]  # fmt: skip

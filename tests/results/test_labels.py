@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError, ColumnError, Comparison, Result
+from fastrank_eval import Comparison, Result
 from tests.engine.test_together import log_of
 from tests.support.transcripts import answers
 
@@ -135,25 +135,6 @@ def test_json__has_the_values_of_each_label() -> None:
 def test_results__can_be_pickled(call: Any) -> None:
     results = call()
     assert pickle.loads(pickle.dumps(results)).to_json() == results.to_json()  # noqa: S301
-
-
-def test_test_of_groups__refuses_a_measure_of_all_rows_of_any_label() -> None:
-    with pytest.raises(ArgumentError, match="and AUC pools the rows"):
-        compare(test="sign", measures={"click": "GAUC", "order": "AUC"})
-
-
-def test_label_that_is_no_column__is_named() -> None:
-    with pytest.raises(ColumnError, match=r"'ordre'.*'order'"):
-        evaluate(label=["click", "ordre"])
-
-
-def test_unknown_label__is_named() -> None:
-    message = r"^label: must be one of 'click', 'order', got 'ordre'; choose one.*'order'\?"
-    for results in (evaluate(), compare()):
-        with pytest.raises(ArgumentError, match=message):
-            results["ordre"]
-    with pytest.raises(ArgumentError, match=r"got .order.; choose one"):
-        compare(label="order")["order"]
 
 
 test_answers = answers(globals())

@@ -232,25 +232,6 @@ def test_nightly__gates_on_each_name__do_not_depend_on_the_other() -> None:
     assert {name: values[requested[name]] for name in order} == {n: alone(n) for n in order}
 
 
-def test_errors__name_the_measures_that_were_asked_for() -> None:
-    def evaluate(measures: str) -> fe.Result:
-        return fe.evaluate(
-            LOG, group="q", label="label", score="old", measures=measures, keep="state"
-        )
-
-    result, other = evaluate("MAP,HR@2"), evaluate("MRR")
-    with pytest.raises(fe.MeasureError, match=r"has MAP, HR@2\. Did you mean 'HR@2'"):
-        result.value("HR@1")
-    with pytest.raises(fe.ArgumentError, match="one has MAP, HR@2, the other MRR"):
-        result.compare(other)
-    with pytest.raises(fe.MergeError, match="only the first has MAP, HR@2 and only the second has"):
-        result.state.merge(other.state)
-    with pytest.raises(fe.ArgumentError, match=r"MAP\(interpolated=True\) has no closed form"):
-        evaluate("MAP(interpolated=True)")
-    assert "MAP, HR@2 of old" in repr(result.state)
-    assert result.names == result.state.names == {"AP": "MAP", "Success@2": "HR@2"}
-
-
 def test_explain__other_tools_names__prints_what_was_asked_for() -> None:
     columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
     found = fe.explain(LOG, profile="catboost", measures="NDCG@2,MAP,AP@1", **columns)

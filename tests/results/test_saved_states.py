@@ -160,30 +160,6 @@ LOG = {
 }
 
 
-@pytest.mark.parametrize(
-    "options, told",
-    [
-        ({"ties": "best"}, "conventions differ: 'ties' is 'expected' in the first and 'best' in"),
-        ({"undefined": "zero"}, "'undefined' is 'skip' in the first and 'zero' in the second"),
-        ({"weight": "weight"}, "columns differ: 'weight' is None in the first and 'weight' in"),
-        ({"profile": "sklearn"}, "conventions differ: "),
-        ({"measures": "AUC,RR"}, r"measures differ: only the first has GAUC and only .* has RR"),
-        ({"measures": "GAUC,AUC"}, "AUC, GAUC stand in another order, GAUC, AUC, in the second"),
-        ({"score": "weight"}, "models differ: only the first has score and only the second has"),
-        ({"sampling_rate": 0.5}, "'sampling_rate' is 1 in the first and 0.5 in the second"),
-        ({"score_type": "float32"}, "'score_type' is 'given' in the first and 'float32' in the"),
-        ({"by": "user"}, r"conventions differ: 'by' is None in the first and \['user'\] in the"),
-    ],
-)
-def test_merge__states_that_rest_on_something_else__is_refused(options, told) -> None:
-    chosen = {"measures": "AUC,GAUC", **options}
-    first = state_of(LOG, "AUC,GAUC").state
-    if "score" in options or "weight" in options:
-        chosen.setdefault("score", "score")
-    with pytest.raises(MergeError, match=told):
-        first.merge(state_of(LOG, **chosen).state)
-
-
 def test_merge__the_same_rows_twice__is_refused_unless_allowed(tmp_path: Path) -> None:
     tables = nights(table_of(probable_groups(17, 30)), 2, 17)
     first, other = (state_of(table, "AUC,GAUC").state for table in tables)
