@@ -434,7 +434,7 @@ def _open(drafts: Sequence[Request]) -> Source:
     text: dict[str, None] = {}
     for draft in drafts:
         roles = draft.roles
-        text |= dict.fromkeys((*roles.id_columns(), *(field.name for field in roles.fields)))
+        text |= dict.fromkeys(roles.by_column("group", "item", "field"))
         if draft.options.by:
             from fastrank_eval.slicing.slicer import valued_columns
 
@@ -468,7 +468,7 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
                 f"{name!r}.{hint}"
             )
         require_columns(source.schema, [name], role=role)
-    for name, role in roles.number_columns().items():
+    for name, role in roles.by_column("label", "score", "weight", "group weight").items():
         refuse_text(source, name, role)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -140,40 +140,70 @@ class Roles:
         """Whether rows without a label or a score leave."""
         return "drop" in (self.unjudged, self.unretrieved)
 
-    def id_columns(self) -> tuple[str, ...]:
-        """Return group and item columns; they are text in files without types."""
-        return tuple(dict.fromkeys((*self.group, *([] if self.item is None else [self.item]))))
+    def by_column(self, *only: str) -> dict[str, str]:
+        """Return the role of each needed column, in reading order.
 
-    def number_columns(self) -> dict[str, str]:
-        """Return a role for each numeric column."""
-        roles = dict.fromkeys(self.group_weights, "group weight")
-        if self.weight is not None:
-            roles[self.weight] = "weight"
-        return roles | dict.fromkeys(self.scores, "score") | {self.label: "label"}
-
-    def by_column(self) -> dict[str, str]:
-        """Return the role of each needed column, in reading order."""
+        Parameters
+        ----------
+        *only : str
+            The roles of these columns; by default all roles.
+        """
+        named: dict[str, Sequence[str | None]] = {
+            "group": self.group,
+            "label": [self.label],
+            "score": self.scores,
+            "weight": [self.weight],
+            "item": [self.item],
+            "group weight": self.group_weights,
+            "subtopics": [self.subtopics],
+            "field": [coded.name for coded in self.fields],
+        }
         roles: dict[str, str] = {}
-        for name in self.group:
-            roles.setdefault(name, "group")
-        roles.setdefault(self.label, "label")
-        for name in self.scores:
-            roles.setdefault(name, "score")
-        if self.weight is not None:
-            roles.setdefault(self.weight, "weight")
-        if self.item is not None:
-            roles.setdefault(self.item, "item")
-        for name in self.group_weights:
-            roles.setdefault(name, "group weight")
-        if self.subtopics is not None:
-            roles.setdefault(self.subtopics, "subtopics")
-        for coded in self.fields:
-            roles.setdefault(coded.name, "field")
+        for role in only or named:
+            for name in named[role]:
+                if name is not None:
+                    roles.setdefault(name, role)
         return roles
 
 
+class _Batch:
+    """Rows of a batch: arrays of NumPy and Arrow in the fields of a dataclass."""
+
+    first_row: int
+
+    def slice(self, lo: int, hi: int) -> Self:
+        """Return rows `lo` to `hi` without a copy."""
+        return self._map(
+            lambda values: values[lo:hi],
+            lambda column: column.slice(lo, hi - lo),
+            self.first_row + lo,
+        )
+
+    def drop_keys(self) -> Self:
+        """Return the same rows without keys."""
+        return type(self)(**{**vars(self), "keys": ()})
+
+    def _map(
+        self,
+        array: Callable[[np.ndarray], np.ndarray],
+        column: Callable[[pa.Array], pa.Array],
+        first_row: int,
+    ) -> Self:
+        """Apply a function to every NumPy array and another to every Arrow array."""
+
+        def change(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return array(value)
+            if isinstance(value, tuple):
+                return tuple(map(change, value))
+            return column(value) if isinstance(value, pa.Array) else value
+
+        changed = {name: change(value) for name, value in vars(self).items()}
+        return type(self)(**{**changed, "first_row": first_row})
+
+
 @dataclass(frozen=True)
-class Columns:
+class Columns(_Batch):
     """Validated rows of one batch.
 
     Parameters
@@ -219,14 +249,6 @@ class Columns:
         """Number of rows."""
         return len(self.label)
 
-    def slice(self, lo: int, hi: int) -> Columns:
-        """Return rows `lo` to `hi` without a copy."""
-        return self._map(
-            lambda values: values[lo:hi],
-            lambda column: column.slice(lo, hi - lo),
-            self.first_row + lo,
-        )
-
     def take(self, rows: np.ndarray, use: str | None = None) -> Columns:
         """Return rows by index, in this order, without keys.
 
@@ -253,63 +275,6 @@ class Columns:
         rows = np.flatnonzero(mask)
         numbers = self.first_row + rows if self.row_numbers is None else self.row_numbers[rows]
         return replace(self.take(rows), row_numbers=frozen(numbers))
-
-    def arrays(self) -> list[np.ndarray | None]:
-        """List all arrays except keys and item ids; row numbers come last."""
-        return [
-            self.label,
-            *self.scores,
-            *self.unretrieved,
-            self.weight,
-            *self.named_columns,
-            self.subtopics,
-            self.unjudged,
-            self.row_numbers,
-        ]
-
-    @classmethod
-    def from_arrays(
-        cls,
-        arrays: Sequence[Any],
-        models: int,
-        item: pa.Array | None,
-        keys: tuple[pa.Array, ...] = (),
-        first_row: int = 0,
-    ) -> Columns:
-        """Make rows from the list of `arrays` for a number of models."""
-        scores, masks = tuple(arrays[1 : 1 + models]), tuple(arrays[1 + models : 1 + 2 * models])
-        label, weight = arrays[0], arrays[1 + 2 * models]
-        named = tuple(arrays[2 + 2 * models : -3])
-        subtopics, unjudged, numbers = arrays[-3:]
-        return cls(
-            first_row,
-            keys,
-            label,
-            scores,
-            masks,
-            weight,
-            item,
-            named,
-            numbers,
-            unjudged,
-            subtopics,
-        )
-
-    def drop_keys(self) -> Columns:
-        """Return the same rows without keys."""
-        return replace(self, keys=())
-
-    def _map(
-        self,
-        array: Callable[[np.ndarray], np.ndarray],
-        column: Callable[[pa.Array], pa.Array],
-        first_row: int,
-    ) -> Columns:
-        """Apply a function to every NumPy array and another to every Arrow array."""
-        arrays = [None if values is None else array(values) for values in self.arrays()]
-        item = None if self.item is None else column(self.item)
-        keys = tuple(map(column, self.keys))
-        return Columns.from_arrays(arrays, len(self.scores), item, keys, first_row)
 
     def first_rows(self, starts: np.ndarray) -> np.ndarray:
         """Return the number in the input of each group's first row."""
@@ -420,7 +385,8 @@ class PlanColumns:
             if one.subtopics is not None:
                 subtopics = store(one, "subtopics", one.subtopics).position
             others.append([weight, *named, subtopics])
-        #: For each plan the place of each array of `Columns.arrays`, row numbers left out.
+        #: For each plan the index of each array: label, scores, their masks, weight, columns of
+        #: measures, subtopics, mask of the label.
         self.indices = [
             (
                 label.position,
@@ -452,7 +418,7 @@ class PlanColumns:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(_Batch):
     """Validated rows of one batch, for several plans.
 
     Parameters
@@ -488,10 +454,15 @@ class Rows:
     def of(self, plan: int) -> Columns:
         """Return the columns of a plan, without keys; plans share arrays."""
         indices, roles = self.plan_columns.indices[plan], self.plan_columns.roles[plan]
-        arrays = [None if position == _ABSENT else self.arrays[position] for position in indices]
-        item = None if roles.item is None else self.item
-        return Columns.from_arrays(
-            [*arrays, self.row_numbers], len(roles.scores), item, (), self.first_row
+        arrays: list[Any] = [None if at == _ABSENT else self.arrays[at] for at in indices]
+        models = len(roles.scores)
+        label, *scores = arrays[: 1 + models]
+        masks, (weight, *named) = arrays[1 + models : 1 + 2 * models], arrays[1 + 2 * models : -2]
+        return Columns(
+            *(self.first_row, (), label, tuple(scores), tuple(masks), weight),
+            *(None if roles.item is None else self.item, tuple(named), self.row_numbers),
+            unjudged=arrays[-1],
+            subtopics=arrays[-2],
         )
 
     def keep(self, plans: Iterable[int]) -> Rows:
@@ -504,19 +475,9 @@ class Rows:
         )
         return replace(self, arrays=tuple(arrays))
 
-    def drop_keys(self) -> Rows:
-        """Return the same rows without keys."""
-        return replace(self, keys=())
-
-    def slice(self, lo: int, hi: int) -> Rows:
+    def slice(self, lo: int, hi: int) -> Self:
         """Return rows `lo` to `hi` without a copy."""
-        if hi - lo == self.count:
-            return self
-        return self._map(
-            lambda values: values[lo:hi],
-            lambda column: column.slice(lo, hi - lo),
-            self.first_row + lo,
-        )
+        return self if hi - lo == self.count else super().slice(lo, hi)
 
     def copy(self) -> Rows:
         """Copy the rows to memory of their own."""
@@ -537,22 +498,6 @@ class Rows:
             self.first_row,
         )
         return replace(selected, row_numbers=self.first_row + rows)
-
-    def _map(
-        self,
-        array: Callable[[np.ndarray], np.ndarray],
-        column: Callable[[pa.Array], pa.Array],
-        first_row: int,
-    ) -> Rows:
-        """Apply a function to every NumPy array and another to every Arrow array."""
-        return Rows(
-            self.plan_columns,
-            first_row,
-            tuple(map(column, self.keys)),
-            tuple(None if values is None else array(values) for values in self.arrays),
-            None if self.item is None else column(self.item),
-            None if self.row_numbers is None else array(self.row_numbers),
-        )
 
 
 def concatenate(batches: Sequence[Rows]) -> Rows:
