@@ -332,19 +332,6 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def matches_annotation(value: object, annotation: str) -> bool:
-    """Return whether a value has an annotated type.
-
-    Examples
-    --------
-    >>> matches_annotation(["a"], "list[str]"), matches_annotation(["a", 1], "list[str]")
-    (True, False)
-    >>> matches_annotation(None, "int | None")
-    True
-    """
-    return any(_fits(value, alternative) for alternative in _parse_union(annotation))
-
-
 def _parse_signature(
     function: Callable[..., Any],
 ) -> tuple[tuple[str, ...], dict[str, str], str]:

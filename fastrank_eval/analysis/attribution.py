@@ -300,15 +300,14 @@ def rows_of_largest_changes(table: pa.Table) -> list[dict[str, Any]]:
     keys = [column.to_pylist() for column in table.columns[: len(names)]]
     return [
         {
-            "group": {name: _plain_key(key[row]) for name, key in zip(names, keys, strict=True)},
+            "group": {
+                name: key[row].hex() if isinstance(key[row], bytes) else plain_value(key[row])
+                for name, key in zip(names, keys, strict=True)
+            },
             **{title: column[row].as_py() for title, column in zip(TITLES, numbers, strict=True)},
         }
         for row in range(table.num_rows)
     ]
-
-
-def _plain_key(key: object) -> Any:
-    return key.hex() if isinstance(key, bytes) else plain_value(key)
 
 
 def _total(terms: np.ndarray) -> float:

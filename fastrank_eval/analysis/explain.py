@@ -269,12 +269,9 @@ def _changes(
                 with_options(m, {option: value}) if m.name == measure else m for m in requested
             )
             if measured != tuple(requested):
-                default = _default(measure, option)
+                known = registry[measure].options
+                default = next(param.default for param in known if param.name == option)
                 yield f"{measure} {option}", str(default), str(value), measured, {}
-
-
-def _default(measure: str, option: str) -> object:
-    return next(param.default for param in registry[measure].options if param.name == option)
 
 
 def _changes_of(

@@ -542,7 +542,7 @@ class ClassPlan:
                 group_weights=(ROW_WEIGHT,) * self.weighted,
             ),
             tuple(dict.fromkeys(self.by_row.values())),
-            undefined=policies,
+            policies=policies,
             per_group=False,
             threads=self.threads,
         )

@@ -74,7 +74,7 @@ def evaluate_chunk(
         chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
     )
     if plan.per_group:
-        values.put_positives(labels)
+        values.positives = labels.relevant_of_each(1.0)
     totals.overall.count_groups(rows, labels.relevant(1.0))
     if keys is not None and chunk.grouped:
         names = plan.roles.group

@@ -12,7 +12,7 @@ import numpy as np
 from fastrank_eval._lib.arguments import checked, column_name, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
-from fastrank_eval.groups.chunk import Chunk, Labels
+from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
@@ -60,8 +60,8 @@ class Plan:
     measures : tuple of Measure
     ties, groups : str
         As `evaluate` takes them.
-    undefined : mapping of str to str
-        Of each measure, as `undefined_policies` returns them.
+    policies : mapping of str to str
+        For undefined values of each measure, as `undefined_policies` returns them.
     presorted : bool
         Refuse scores that rise inside a group.
     per_group : bool
@@ -80,7 +80,7 @@ class Plan:
     roles: Roles
     measures: tuple[Measure, ...]
     ties: str = "expected"
-    undefined: Mapping[str, str] = field(default_factory=lambda: {"*": "skip"})
+    policies: Mapping[str, str] = field(default_factory=lambda: {"*": "skip"})
     groups: str = "all"
     presorted: bool = False
     per_group: bool = True
@@ -173,7 +173,7 @@ class Plan:
             return "skip"
         policy: Any = measure.option_values.get("single_class")
         if policy is None:
-            policy = self.undefined.get(measure.name, self.undefined["*"])
+            policy = self.policies.get(measure.name, self.policies["*"])
         return {"zero": 0.0, "one": 1.0}.get(policy, policy)
 
     @cached_property
@@ -487,10 +487,6 @@ class GroupValues:
         self.values[model, m, indices] = contributions.value
         if contributions.weights is not None:
             self.weights[model, m] = groups.spread(contributions.weights, 0.0)
-
-    def put_positives(self, labels: Labels) -> None:
-        """Enter the number of rows of grade >= 1 of each group."""
-        self.positives = labels.relevant_of_each(1.0)
 
 
 _POLICIES = ("skip", "zero", "one", "error")

@@ -322,7 +322,7 @@ def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], Row
                 roles=roles,
                 measures=draft.measures,
                 ties=choices["ties"],
-                undefined=draft.undefined,
+                policies=draft.undefined,
                 groups=choices["groups"],
                 presorted=options.order == "sorted",
                 per_group=bool(roles.group) and (options.keep is None or options.keeps("values")),
@@ -387,7 +387,7 @@ def _roles(options: Options, choices: Mapping[str, str], measures: tuple[Measure
         fields=_fields(measures),
         unretrieved=choices["unretrieved"],
         unjudged=choices["unjudged"],
-        nan=options.nan,
+        nan_is_null=options.nan == "null",
         single_precision=choices["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in measures),
         score_kind=max(

@@ -617,7 +617,7 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
             fields=tuple(fields),
         ),
         measures=_measures(header),
-        undefined=undefined_policies(conventions["undefined"]),
+        policies=undefined_policies(conventions["undefined"]),
         groups=conventions["groups"],
         per_group=header["has_groups"],
         threads=processors(),

@@ -18,7 +18,6 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import matches_annotation
 from fastrank_eval._lib.arrow import arrow_column, bytes_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
@@ -114,21 +113,13 @@ class LargestGroup:
         Raises
         ------
         ValueError
-            If it is malformed, or larger than the state.
+            If it is malformed.
         """
         record = header.get(LARGEST)
         if record is None:
             return None
-        kinds = {"key": "Mapping[str, int | bool | str] | None", "rows": "int", "at_least": "bool"}
-        names, most = header["columns"]["group"], sum(one["rows"] for one in header["provenance"])
-        found = {"at_least": False, **record} if isinstance(record, Mapping) else {}
-        valid = set(found) == set(kinds) and all(
-            matches_annotation(found[name], kind) for name, kind in kinds.items()
-        )
-        key = found.get("key")
-        if not (valid and 0 < found["rows"] <= most and (key is None or list(key) == names)):
-            raise ValueError(f"{LARGEST} in its header is {record!r}")
-        return cls(**found)
+        key = record["key"] and dict(record["key"])
+        return cls(int(record["rows"]), key, bool(record.get("at_least", False)))
 
 
 def entry_of_whole(header: Mapping[str, Any], group: Sequence[str] | None) -> dict[str, Any]:

@@ -140,19 +140,6 @@ def _ndcg(options: dict[str, Any]) -> EquivalentMeasure | None:
     return EquivalentMeasure(nDCG(gain="linear"), regrade=("gains", *numbers))
 
 
-def _set_precision(options: dict[str, Any]) -> EquivalentMeasure | None:
-    return EquivalentMeasure((RelP if options.pop("relative") else P)(**options))
-
-
-def _set_f(options: dict[str, Any]) -> EquivalentMeasure | None:
-    # ir_measures passes beta to trec_eval, which reads it as the square of beta.
-    return EquivalentMeasure(F(alpha=1 / (1 + options["beta"]), rel=options["rel"]))
-
-
-def _retrieved(options: dict[str, Any]) -> EquivalentMeasure | None:
-    return EquivalentMeasure(NumRelRet(**options) if options else NumRet)
-
-
 def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
     if "rel" not in options:
         return None
@@ -173,10 +160,13 @@ _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = 
     },
     "Bpref": _same(bpref),
     "IPrec": _same(IPrec(rounding="up")),
-    "NumRet": _retrieved,
+    "NumRet": lambda options: EquivalentMeasure(NumRelRet(**options) if options else NumRet),
     "RBP": _rbp,
-    "SetF": _set_f,
-    "SetP": _set_precision,
+    # ir_measures passes beta to trec_eval, which reads it as the square of beta.
+    "SetF": lambda options: EquivalentMeasure(
+        F(alpha=1 / (1 + options["beta"]), rel=options["rel"])
+    ),
+    "SetP": lambda options: EquivalentMeasure((RelP if options.pop("relative") else P)(**options)),
     "SetR": _same(R),
     "nDCG": _ndcg,
 }
@@ -184,6 +174,8 @@ _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = 
 #: Measures that other providers rank or round otherwise.
 _OTHERWISE = ("Judged", "RBP", "ERR", *_USER_MODELS.split())
 
+#: How the tables of ir_measures are read.
+_IDS = {"query": "query_id", "doc": "doc_id", "duplicates": "last"}
 #: Name of the provider in the registry of ir_measures.
 NAME = "fastrank_eval"
 
@@ -258,12 +250,24 @@ def _provider(exact: bool = False) -> Any:
         """Judgements, read once, for any number of runs."""
 
         def __init__(self, measures: Iterable[Any], qrels: object) -> None:
-            self._judgements = _Judgements(list(measures), qrels)
-            super().__init__(self._judgements.measures, self._judgements.queries)
+            measures = list(measures)
+            self._measures_by_rows: dict[tuple[Any, ...], list[tuple[Any, EquivalentMeasure]]] = {}
+            for measure in measures:
+                equal = equivalent(measure)
+                if equal is None:
+                    raise ValueError(f"unsupported measure {measure}")
+                self._measures_by_rows.setdefault(equal.rows, []).append((measure, equal))
+            self._table = read_qrels(_pairs(qrels, "relevance"), grade="relevance", **_IDS)
+            queries: set[str] = set(self._table["query"].to_pylist())
+            if isinstance(qrels, Mapping):
+                queries.update(map(str, qrels))
+            super().__init__(measures, queries)
 
         def _iter_calc(self, run: object) -> Iterator[Any]:
-            for query, measure, value in self._judgements.values(run):
-                yield ir_measures.Metric(query_id=query, measure=measure, value=value)
+            joined = join(self._table, read_run(_pairs(run, "score"), score="score", **_IDS)).table
+            for measures in self._measures_by_rows.values():
+                for query, measure, value in _values(joined, measures):
+                    yield ir_measures.Metric(query_id=query, measure=measure, value=value)
 
     class Provider(providers.Provider):  # type: ignore[misc]
         """fastrank_eval."""
@@ -278,48 +282,6 @@ def _provider(exact: bool = False) -> Any:
             return Evaluator(measures, qrels)
 
     return Provider()
-
-
-class _Judgements:
-    """Judgements and the measures to evaluate against them.
-
-    Parameters
-    ----------
-    measures : list of ir_measures.Measure
-    qrels : DataFrame, mapping of mappings, or iterable of named tuples
-    """
-
-    def __init__(self, measures: list[Any], qrels: object) -> None:
-        self.measures = measures
-        self._measures_by_rows: dict[tuple[Any, ...], list[tuple[Any, EquivalentMeasure]]] = {}
-        for measure in measures:
-            equal = equivalent(measure)
-            if equal is None:
-                raise ValueError(f"unsupported measure {measure}")
-            self._measures_by_rows.setdefault(equal.rows, []).append((measure, equal))
-        self._table = read_qrels(
-            _pairs(qrels, "relevance"),
-            query="query_id",
-            doc="doc_id",
-            grade="relevance",
-            duplicates="last",
-        )
-        self.queries: set[str] = set(self._table["query"].to_pylist())
-        if isinstance(qrels, Mapping):
-            self.queries.update(map(str, qrels))
-
-    def values(self, run: object) -> Iterator[tuple[str, Any, float]]:
-        """Yield the value of each query and measure."""
-        retrieved = read_run(
-            _pairs(run, "score"),
-            query="query_id",
-            doc="doc_id",
-            score="score",
-            duplicates="last",
-        )
-        joined = join(self._table, retrieved).table
-        for measures in self._measures_by_rows.values():
-            yield from _values(joined, measures)
 
 
 def _values(

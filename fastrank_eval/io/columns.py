@@ -53,7 +53,7 @@ def rows_left_out_by(roles: Roles) -> RowsLeftOut:
     zeros: RowsLeftOut = Counter({(UNJUDGED, ""): 0} if roles.unjudged == "drop" else {})
     if roles.unretrieved == "drop":
         zeros.update(dict.fromkeys([(UNSCORED, model) for model in ("", *roles.scores)], 0))
-    if roles.nan == "null":
+    if roles.nan_is_null:
         zeros[NAN, ""] = 0
     return zeros
 
@@ -92,8 +92,8 @@ class Roles:
     unretrieved, unjudged : str
         ``"error"``, ``"allow"`` or ``"drop"``: the policies for null scores and labels;
         ``"refuse"``: an error of a caller without these options.
-    nan : str
-        ``"error"`` or ``"null"``: the policy for NaN in labels, scores and weights.
+    nan_is_null : bool
+        Whether NaN in labels, scores and weights is null.
     judgments : bool
         Whether a measure distinguishes unjudged rows from rows of label 0.
     single_precision : bool
@@ -121,7 +121,7 @@ class Roles:
     fields: tuple[CodedColumn, ...] = ()
     unretrieved: str = "error"
     unjudged: str = "error"
-    nan: str = "error"
+    nan_is_null: bool = False
     judgments: bool = False
     single_precision: bool = False
     score_kind: str = "order"
@@ -356,13 +356,13 @@ class PlanColumns:
             return known[key]
 
         labels = [
-            store(one, "label", one.label, one.unjudged, one.nan, masked=one.keeps_unjudged)
+            store(one, "label", one.label, one.unjudged, one.nan_is_null, masked=one.keeps_unjudged)
             for one in roles
         ]
         scores = [
             [
                 store(
-                    *(one, "score", name, one.unretrieved, one.nan, one.single_precision),
+                    *(one, "score", name, one.unretrieved, one.nan_is_null, one.single_precision),
                     one.score_kind,
                     masked=one.unretrieved in ("allow", "drop"),
                 )
@@ -374,9 +374,10 @@ class PlanColumns:
         for one in roles:
             weight = subtopics = _ABSENT
             if one.weight is not None:
-                weight = store(one, "weight", one.weight, one.nan).position
+                weight = store(one, "weight", one.weight, one.nan_is_null).position
             named = [
-                store(one, "group weight", name, one.nan).position for name in one.group_weights
+                store(one, "group weight", name, one.nan_is_null).position
+                for name in one.group_weights
             ]
             named += [
                 store(one, "field", field.name, id(field), encoder=field).position

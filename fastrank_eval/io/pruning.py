@@ -130,13 +130,10 @@ def _bounds(statistics: Any, leaf: Any, own: pa.DataType, target: pa.DataType) -
         comparable = own.equals(target) and kind == "INT32"
     else:
         comparable = pa.types.is_timestamp(own) and own.equals(target) and kind == "INT64"
-        comparable = comparable and _unit(leaf) == own.unit
+        unit = json.loads(leaf.logical_type.to_json()).get("timeUnit")
+        comparable = comparable and _UNITS.get(unit) == own.unit
     # Bounds of NaN, or in another order, are useless.
     return (low, high) if comparable and low <= high else (None, None)
-
-
-def _unit(leaf: Any) -> str | None:
-    return _UNITS.get(json.loads(leaf.logical_type.to_json()).get("timeUnit"))
 
 
 def _numeric(kind: pa.DataType) -> bool:

@@ -132,7 +132,9 @@ def open_rows(
         return stream if condition is None else condition.apply(stream)
     if isinstance(source, (str, os.PathLike)):
         return open_files([source], format, condition, names)
-    if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
+    if isinstance(source, (list, tuple)) and not isinstance(
+        next(iter(source), None), (pa.RecordBatch, pa.Table)
+    ):
         return open_files(source, format, condition, names)
     if isinstance(source, Source):
         if names and source.as_text is not None:
@@ -145,10 +147,6 @@ def open_rows(
         return open_dataset(source, name, condition)
     in_memory = _open_in_memory(source, name)
     return in_memory if condition is None else condition.apply(in_memory)
-
-
-def _is_batch(item: object) -> bool:
-    return isinstance(item, (pa.RecordBatch, pa.Table))
 
 
 def _open_in_memory(source: object, name: str) -> Source:

@@ -162,6 +162,7 @@ def select(reader: pa.RecordBatchReader, columns: Sequence[str]) -> Iterator[pa.
         yield batch.select(indices)
 
 
+@dataclass(repr=False)
 class Source:
     """An ordered stream of record batches.
 
@@ -191,32 +192,18 @@ class Source:
         Number of rows that the last reading left out; None if `without_nulls` was not called.
     """
 
-    def __init__(
-        self,
-        name: str,
-        schema: pa.Schema,
-        read: Callable[[Sequence[str]], Iterator[Batch]],
-        *,
-        rows: int | None = None,
-        rereadable: bool = True,
-        locate: Callable[[int], str] = lambda row: "",
-        input_row: Callable[[int], int] = lambda row: row,
-        edges: Mapping[str, pa.Array] | None = None,
-        as_text: Callable[[frozenset[str]], Source] | None = None,
-        untyped: frozenset[str] = frozenset(),
-    ) -> None:
-        self.name = name
-        self.schema = schema
-        self.rows = rows
-        self.rereadable = rereadable
-        self.locate = locate
-        self.input_row = input_row
-        self.edges = edges
-        self.as_text = as_text
-        self.untyped = untyped
-        self.rows_left_out: int | None = None
-        self._read = read
-        self._is_consumed = False
+    name: str
+    schema: pa.Schema
+    _read: Callable[[Sequence[str]], Iterator[Batch]]
+    rows: int | None = None
+    rereadable: bool = True
+    locate: Callable[[int], str] = lambda row: ""
+    input_row: Callable[[int], int] = lambda row: row
+    edges: Mapping[str, pa.Array] | None = None
+    as_text: Callable[[frozenset[str]], Source] | None = None
+    untyped: frozenset[str] = frozenset()
+    rows_left_out: int | None = None
+    _is_consumed: bool = False
 
     def __repr__(self) -> str:
         rows = "" if self.rows is None else f", {self.rows} rows"

@@ -70,7 +70,7 @@ class _ColumnErrors(NamedTuple):
     @classmethod
     def of(cls, name: str, role: str, first_row: int, roles: Roles) -> _ColumnErrors:
         """Describe a column under the policies of a plan."""
-        return cls(name, role, first_row, roles.expressions.get(name, ""), roles.nan == "null")
+        return cls(name, role, first_row, roles.expressions.get(name, ""), roles.nan_is_null)
 
     @property
     def _title(self) -> str:
@@ -123,7 +123,7 @@ class _ColumnErrors(NamedTuple):
 def nan_as_null(column: pa.Array, roles: Roles) -> pa.Array:
     """Decode a column; its NaN become null if the policy of a plan says so."""
     column = decode_array(column)
-    if roles.nan != "null" or not pa.types.is_floating(column.type):
+    if not roles.nan_is_null or not pa.types.is_floating(column.type):
         return column
     missing = missing_rows(column)
     if int(np.count_nonzero(missing)) == column.null_count:
@@ -212,7 +212,7 @@ def score_column(
             values = frozen(values.astype(np.float32))
     if values.dtype.kind == "f":
         nan_checked |= mask is not None or roles.score_kind != "order"
-        nan_checked &= roles.nan != "null"
+        nan_checked &= not roles.nan_is_null
         # The minimum is NaN if any value is: one vectorised pass without a mask.
         if nan_checked and values.size and np.isnan(values.min()):
             errors.refuse(np.isnan, values, kind, "is NaN", _nan_remedy(name, "score", roles))

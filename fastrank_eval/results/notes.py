@@ -75,14 +75,14 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     list of str
         One sentence each, without line breaks.
     """
-    values = list(values)
+    values, reading = list(values), meta.conventions.get("reading_notes")
     return [
         *_names(values, meta.requested),
         *largest_group_notes(values, meta),
         *rows_left_out_notes(meta),
         *_negative_grades(values),
         *_soft_labels(values, meta.conventions),
-        *_of_reading(meta.conventions),
+        *(reading if isinstance(reading, tuple) else ()),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
         *_populations(values, meta.conventions),
@@ -230,13 +230,6 @@ def _negative_grades(values: Iterable[MeasureValue]) -> Iterator[str]:
     if rows:
         have = "has a negative grade" if rows == 1 else "have negative grades"
         yield f"{count_text(rows, 'row')} {have}: gain 0; see `negative`"
-
-
-def _of_reading(conventions: Mapping[str, object]) -> Iterator[str]:
-    """Note what was read from TREC files but may be meant otherwise."""
-    notes = conventions.get("reading_notes", ())
-    if isinstance(notes, tuple):
-        yield from map(str, notes)
 
 
 def _unanswered(meta: Meta) -> Iterator[str]:

@@ -193,20 +193,6 @@ class View(ABC):
         """
         return html(self.report(**choices))
 
-    def view(self, **choices: Any) -> Report:
-        """Choose what a terminal and a notebook show.
-
-        Parameters
-        ----------
-        **choices
-            As `report` takes them: ``wide=True``.
-
-        Returns
-        -------
-        Report
-        """
-        return self.report(**choices)
-
     def _choices_of(self, method: str) -> list[str]:
         """Name the choices that `document` or `report` takes."""
         parameters = signature(getattr(self, method)).parameters.values()

@@ -115,7 +115,7 @@ class WeightedScores:
     def table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Sum the weights of the positives and the others of every distinct score."""
         if self._table is None:
-            self._table = self._make_table(map_jobs, _identity, self._scale)
+            self._table = self._make_table(map_jobs, np.asarray, self._scale)
         return self._table
 
     def steps(self, map_jobs: JobMap = map) -> RocSteps:
@@ -156,10 +156,6 @@ class WeightedScores:
             return ScoreTable.empty()
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.from_codes(codes, positives, others, scale)
-
-
-def _identity(weight: np.ndarray) -> np.ndarray:
-    return weight
 
 
 def _sum_by_code(rows: Codes, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

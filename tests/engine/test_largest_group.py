@@ -158,18 +158,11 @@ def test_groups_that_lose_rows__are_as_large_as_what_is_left() -> None:
     assert named(result) == {"key": {"g": 1}, "rows": 30}
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"key": {"g": 0}}, {"key": {"g": 0}, "rows": 0}, {"key": {"g": 0}, "rows": 10**9},
-        {"key": {"g": [0]}, "rows": 5}, {"key": {"other": 0}, "rows": 5}, 5,
-        {"key": {"g": 0}, "rows": 5, "more": 1},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("record", [{"key": {"g": 0}}, {"key": {"g": 0}, "rows": "many"}, 5])
 def test_malformed_group__is_refused(record: object) -> None:
     content = batched.partial(log_of([100, *[1] * 99]), group="g", **OPTIONS).to_bytes()
     header, arrays = read_state_bytes(content)
-    with pytest.raises(fe.SourceError, match="largest_group in its header is"):
+    with pytest.raises(fe.SourceError, match="is not a state that this version can read"):
         fe.State.from_bytes(state_bytes({**header, LARGEST: record}, arrays))
 
 

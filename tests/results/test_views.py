@@ -65,7 +65,7 @@ def test_documents__have_the_choices_of_the_report() -> None:
     assert "<title>A title</title>" in fake.to_html()
     assert ">wide value</th>" in fake.to_html(wide=True)
     assert fake._repr_html_().startswith("<div")
-    assert ">wide value</th>" in fake.view(wide=True)._repr_html_()
+    assert ">wide value</th>" in fake.report(wide=True)._repr_html_()
 
 
 def test_text__is_the_document_and_a_terminal_shows_the_time() -> None:

@@ -217,5 +217,5 @@ def report_text(
     if form == "csv":
         return str(result.to_csv(safe=csv_safe))
     if form == "table":
-        return render_text(result.view(wide=wide, **choices), width)
+        return render_text(result.report(wide=wide, **choices), width)
     return str(getattr(result, _DOCUMENTS[form])(wide=wide, **choices))
