@@ -70,7 +70,7 @@ def test_documents__have_the_choices_of_the_report() -> None:
 
 def test_text__is_the_document_and_a_terminal_shows_the_time() -> None:
     assert repr(Fake()) == "name  value\na         1"
-    for renderable, title in ((Fake(), "value"), (Fake().view(wide=True), "wide value")):
+    for renderable, title in ((Fake(), "value"), (Fake().report(wide=True), "wide value")):
         lines = on_terminal(renderable, 40).splitlines()
         assert lines[0].rstrip() == f"name  {title}"
         assert lines[-1].rstrip() == "1 row, 1 s"
