@@ -106,7 +106,7 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
                     assert bool(mark) == (line.p_adjusted <= 0.05)
                     seen.add(mark)
     assert seen == {"▲", "▼", ""}
-    text = on_terminal(comparison.view(wide=True), 200)
+    text = on_terminal(comparison.report(wide=True), 200)
     assert "* fewer than 40 effective groups: the interval is rough" in text
 
 
