@@ -176,8 +176,7 @@ def fill_nulls(column: pa.Array) -> pa.Array:
 
 def is_wide_integer(kind: pa.DataType) -> bool:
     """Return whether doubles cannot hold all integers of a type."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = values_type(kind)
     return bool(pa.types.is_int64(kind) or pa.types.is_uint64(kind))
 
 

@@ -185,9 +185,8 @@ def largest_in_chunk(
 def _values(keys: pa.Array) -> list[_Value]:
     """Convert values of a key column; see `LargestGroup`."""
     kind, types = keys.type, pa.types
-    if types.is_integer(kind) or types.is_boolean(kind):
-        return list(keys.to_pylist())
-    if types.is_string(kind) or types.is_large_string(kind):
+    kinds = types.is_integer, types.is_boolean, types.is_string, types.is_large_string
+    if any(is_kind(kind) for is_kind in kinds):
         return list(keys.to_pylist())
     try:
         return list(value_texts(keys))

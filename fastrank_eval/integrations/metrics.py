@@ -104,6 +104,8 @@ class GroupedMeasure:
 
     def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
         self.measure = measure_of(measure)
+        #: make_scorer prints this name.
+        self.__name__ = self.measure.display_name
         self.options = options
 
     def grouped_value(
@@ -145,11 +147,6 @@ class GroupScore(GroupedMeasure):
     options : dict
         Arguments of `evaluate`.
     """
-
-    def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
-        super().__init__(measure, options)
-        #: make_scorer prints this name.
-        self.__name__ = self.measure.display_name
 
     def __call__(
         self, y_true: Any, y_score: Any, *, groups: Any = None, sample_weight: Any = None
@@ -286,7 +283,7 @@ class _TrainingMetric(GroupedMeasure):
         self._groupings = _groupings(group, sizes)
         self._own_groupings: dict[int, tuple[np.ndarray, Grouping]] = {}
         self._weighted = weighted
-        self.name = self.measure.display_name if name is None else name
+        self.name = self.__name__ if name is None else name
         self.higher_is_better = self.measure.higher_is_better
 
     def value(

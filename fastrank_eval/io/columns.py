@@ -25,6 +25,7 @@ from fastrank_eval._lib.arrow import (
     is_wide_integer,
     null_rows,
     row_column,
+    values_type,
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
@@ -533,8 +534,7 @@ def concatenate(batches: Sequence[Rows]) -> Rows:
 
 def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
     """Return the epsilon of a type of scores; integers count as float64."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = values_type(kind)
     if roles.single_precision or pa.types.is_float32(kind):
         return float(np.finfo(np.float32).eps)
     return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)

@@ -16,6 +16,7 @@ from fastrank_eval._lib.arrow import (
     fixed_items,
     fixed_width,
     frozen,
+    is_textual,
     row_column,
     text_buffers,
     uint64_windows,
@@ -318,8 +319,7 @@ class KeyEncoder:
     @property
     def text(self) -> bool:
         """Whether keys are strings or bytes of any length."""
-        string = pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind)
-        return string or pa.types.is_binary(self.kind) or pa.types.is_large_binary(self.kind)
+        return is_textual(self.kind)
 
     def words(self, keys: pa.Array) -> list[np.ndarray]:
         """Encode keys as words.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_text, shown, typed
-from fastrank_eval._lib.arrow import mask_column, missing_rows, numpy_type
+from fastrank_eval._lib.arrow import is_textual, mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval._lib.lexer import shorten
@@ -601,8 +601,7 @@ def _is_valid(column: pa.Array) -> bool:
     kind, rows = column.type, len(column)
     if not rows or pa.types.is_primitive(kind):
         return True
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+    if not is_textual(kind):
         return False
     _, offsets_buffer, content = column.buffers()
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
@@ -617,7 +616,8 @@ def _is_valid(column: pa.Array) -> bool:
         if (block[1:] < block[:-1]).any():
             return False
     size = last - first
-    return not (text and size) or _items(content, np.dtype(np.int8), size, first).min() >= 0
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return not (is_text and size) or _items(content, np.dtype(np.int8), size, first).min() >= 0
 
 
 def _items(buffer: pa.Buffer, kind: np.dtype, length: int, first: int) -> np.ndarray:

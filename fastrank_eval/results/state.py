@@ -21,6 +21,7 @@ from fastrank_eval._lib.arguments import (
     require_baseline,
     typed,
 )
+from fastrank_eval._lib.arrow import values_type
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.options import KEEP_GROUPS
@@ -594,8 +595,7 @@ def _source_names(source: object) -> list[str]:
 
 def _score_type(kind: pa.DataType, roles: Roles) -> str:
     """Return the type in which scores are compared."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = values_type(kind)
     is_integer = pa.types.is_integer(kind)
     is_narrow = is_integer and kind.bit_width <= 16
     if roles.single_precision or is_narrow or kind in (pa.float16(), pa.float32()):

@@ -18,6 +18,7 @@ from fastrank_eval._lib.arrow import (
     column_with_nulls,
     decode_array,
     fixed_items,
+    is_textual,
     numpy_type,
     plain_type,
 )
@@ -130,7 +131,7 @@ def value_texts(values: pa.Array) -> list[str]:
         return [NULL if text is None else text_value(text) for text in values.to_pylist()]
     if kind == pa.uuid():
         return [NULL if key is None else str(key) for key in values.to_pylist()]
-    if _is_bytes(kind):
+    if is_textual(kind) or pa.types.is_fixed_size_binary(kind):
         return [NULL if text is None else f"0x{text.hex()}" for text in values.to_pylist()]
     unit = ""
     if pa.types.is_duration(kind):
@@ -178,11 +179,6 @@ def bin_texts(edges: Sequence[str]) -> list[str]:
         return ["=any", f"={NULL}"]
     inner = [f"=[{low},{high})" for low, high in pairwise(edges)]
     return [f"<{edges[0]}", *inner, f">={edges[-1]}", f"={NULL}"]
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    wide = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return wide or pa.types.is_fixed_size_binary(kind)
 
 
 def _float_text(text: str) -> str:

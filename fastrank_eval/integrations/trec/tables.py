@@ -18,6 +18,7 @@ from fastrank_eval._lib.arrow import (
     as_array,
     decode_array,
     is_list,
+    is_textual,
     null_rows,
 )
 from fastrank_eval._lib.dataclass import dataclass
@@ -201,14 +202,7 @@ def _text_column(values: pa.Array, column: _Column) -> pa.Array:
     kind = values.type
     if values.null_count:
         column.refuse(null_rows(values), "is null: every row needs an id")
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_null(kind)
-    ):
+    if not (pa.types.is_integer(kind) or is_textual(kind) or pa.types.is_null(kind)):
         raise ColumnError(
             f"Column {column.name!r} of {column.source} is {kind}, which is no id: "
             "cast it to string or to an integer."
