@@ -194,9 +194,9 @@ def join_groups(
     size = len(match) + len(new_rows)
     base_rows, other_rows = np.full(size, -1), np.concatenate([match, new_rows])
     base_rows[: len(match)] = np.arange(len(match))
-    values, weights = {}, {}
     common = [next(m for m in base.measures if str(m) == text) for text in measures]
     sides = [(base, model, base_rows), *((other, k, other_rows) for k in range(len(other.scores)))]
+    values, weights = np.full((len(sides), len(common), size), np.nan), {}
     weights_by_source: dict[tuple[int, int], np.ndarray] = {}
     for index, (records, k, rows) in enumerate(sides):
         for m, shared_measure in enumerate(common):

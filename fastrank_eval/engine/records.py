@@ -567,8 +567,8 @@ class GroupRecords:
     scores : tuple of str
         Score columns of the models.
     measures : tuple of Measure
-    values : mapping of (int, int) to ndarray of float64, shape (groups,)
-        Values by the indices of model and measure; NaN where undefined.
+    values : ndarray of float64, shape (models, measures, groups)
+        NaN where undefined, and for measures of all rows.
     weights : mapping of (int, int) to ndarray of float64, shape (groups,)
         Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
         0 leaves the group out.
@@ -580,7 +580,7 @@ class GroupRecords:
     positives: np.ndarray
     scores: tuple[str, ...]
     measures: tuple[Measure, ...]
-    values: Mapping[tuple[int, int], np.ndarray]
+    values: np.ndarray
     weights: Mapping[tuple[int, int], np.ndarray]
 
     def summands(self, model: int, m: int) -> np.ndarray:
@@ -611,8 +611,9 @@ class GroupRecords:
 
         add("rows", arrow_column(self.rows))
         add("positives", arrow_column(self.positives))
-        for (model, m), numbers in self.values.items():
+        for model, m in np.ndindex(self.values.shape[:2]):
             if not self.measures[m].pooled:
+                numbers = self.values[model, m]
                 title = f"{self.scores[model]}." * (len(self.scores) > 1) + str(self.measures[m])
                 add(title, column_with_nulls(numbers, np.isnan(numbers)))
         return pa.table(columns)
@@ -642,9 +643,6 @@ def group_records(
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        {
-            coordinates: np.ascontiguousarray(joined.values[coordinates])
-            for coordinates in np.ndindex(joined.values.shape[:2])
-        },
+        joined.values,
         joined.weights,
     )
