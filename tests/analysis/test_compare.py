@@ -234,6 +234,8 @@ def test_two_groups__are_tested() -> None:
     assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
     assert line.p_value == pytest.approx(2 * stats.t.sf(3, 1))
     assert compare(log, "P@2", test="sign").find("P@2").p_value == 0.5
+    drawn = compare(log, "P@2", test="bootstrap", replicates=100).find("P@2")
+    assert (drawn.p_value, drawn.se > 0, math.isnan(drawn.ci_low)) == (0.5, True, True)
     assert line.effect_size == pytest.approx(0.75 / np.std([0.5, 1], ddof=1))
     assert line.mdd == pytest.approx(0.25 * (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)))
 

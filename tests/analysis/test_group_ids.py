@@ -85,6 +85,7 @@ def test_ids__do_not_depend_on_other_groups_nor_on_the_version():
     # Saved results are joined by these: a change is a breaking one.
     assert ids(pa.array([0, 1, -1])) == [0xE220A8397B1DCDAF, 0xE4D971771B652C20, 0xDE0A564CBCD060C4]
     assert ids(pa.array(["", "anna"])) == [0xE220A8397B1DCDAF, 0x8DED16B46A89FFAB]
+    assert ids(pa.array(["anna karenina"])) == [0xFBDF534E8FC0DCF7]
 
 
 def test_a_million_integers__have_ids_of_their_own():
