@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import fastrank_eval
-from bench import profile, scale
+from bench import disk, profile, scale, spark
 from bench.machine import described
 from bench.once import Once
 from bench.profile import FILE, Stages, compile_times, profiled
 from bench.scale import Entry, report
 from bench.workload import BY_NAME, EIGHT, evaluate, table_of
+from tests.support.transcripts import Case, cases
 
 ROWS = 3000
 
@@ -25,46 +26,25 @@ def once(rows: int, ns_a_row: float, above_mb: float = 50.0, value: float = 0.75
     return Once(rows, 10, rows * ns_a_row / 1e9, 3, 200.0, 200.0 + above_mb, {"GAUC": value})
 
 
-def written(entries: list[Entry]) -> str:
-    return report(entries, described(), "2024-05-06", 2)
+def spark_case(name: str, cpu: float) -> spark.Case:
+    """Three rounds, half of each the JVM's."""
+    rounds = [spark.Ran(n * cpu / 2, n * cpu / 2, n * cpu) for n in (1, 0.5, 9)]
+    return spark.Case("int64", name, rounds)
 
 
-@pytest.mark.parametrize("slower, shown, met", [(11.5, "15%", "yes"), (12.0, "20%", "**no**")])
-def test_report__sizes__say_how_far_the_time_of_a_row_differs(
-    slower: float, shown: str, met: str
-) -> None:
-    entries = [
-        Entry("sorted", "GAUC", 1_000_000, None, once(1_000_000, 10.0)),
-        Entry("sorted", "GAUC", 10_000_000, None, once(10_000_000, slower)),
-        Entry("scattered", "GAUC", 10_000, None, once(10_000, 100.0)),
-    ]
-    name = "GAUC, sorted, 1,000,000 to 10,000,000 rows: ns a row differ by"
-    assert f"| {name} | ≤ 15% | {shown} | {met} |" in written(entries)
+def targets(text: str) -> str:
+    """Lines of a report that have a target."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return "\n".join(line for line in lines if line.endswith(("| yes |", "| **no** |")))
 
 
-def test_report__little_memory__is_beside_the_same_rows_in_memory() -> None:
-    entries = [
-        Entry("scattered", "GAUC", 1000, None, once(1000, 10.0, 3000.0)),
-        Entry("scattered", "GAUC", 1000, "1.5GB", once(1000, 45.0, 1400.0)),
-        Entry("scattered", "seven", 1000, "1.5GB", once(1000, 45.0, 1600.0)),
-    ]
-    text = written(entries)
-    assert "time under memory=1.5GB over in memory | ≤ 4 times | 4.50 times | **no** |" in text
-    assert "peak above the imports | ≤ 1,500 MB | 1,400 MB | yes |" in text
-    assert "peak above the imports | ≤ 1,500 MB | 1,600 MB | **no** |" in text
-    assert text.count("over in memory") == 1
-
-
-@pytest.mark.parametrize(
-    "value, met", [(0.75, "equal | yes"), (0.75 + 2**-53, "different | **no**")]
-)
-def test_report__same_rows_in_two_orders__have_the_same_numbers(value: float, met: str) -> None:
-    entries = [
-        Entry("sorted", "GAUC", 1000, None, once(1000, 10.0)),
-        Entry("scattered", "GAUC", 1000, None, once(1000, 10.0, value=value)),
-    ]
-    name = "GAUC, 1,000 rows, 2 ways: numbers agree"
-    assert f"| {name} | to the last bit | {met} |" in written(entries)
+@pytest.mark.parametrize("case", cases("bench_targets"), ids=lambda case: case.text[:40])
+def test_report__of_made_up_runs__says_whether_targets_are_met(case: Case) -> None:
+    case.check(
+        case.answer(
+            {**globals(), "described": described, "disk": disk, "report": report, "Entry": Entry}
+        )
+    )
 
 
 @pytest.fixture

@@ -7,8 +7,14 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError, MeasureError
-from fastrank_eval.integrations import catboost_metric, lightgbm_metric, xgboost_metric
+from fastrank_eval import ArgumentError
+from fastrank_eval.integrations import (
+    catboost_metric,
+    group_score,
+    lightgbm_metric,
+    xgboost_metric,
+)
+from tests.support.transcripts import Case, cases
 
 MEASURES = ["GAUC", "nDCG(gain={1: 3})@5", "AUC", "GAUC(weight='uniform')"]
 
@@ -236,41 +242,7 @@ def test_value__of_no_defined_group__is_nan():
     assert np.isnan(lightgbm_metric(group=G)(X[:, 0], light(np.zeros(len(Y))))[1])
 
 
-def test_data_set_of_another_length__is_refused():
-    metric = lightgbm_metric(group=[G, G_OTHER])
-    with pytest.raises(ArgumentError, match=r"those of 700.* data set of 5 rows"):
-        metric(np.arange(5.0), light(np.zeros(5)))
-    with pytest.raises(ArgumentError, match=r"label: must have 700 rows.* got shape \(699,\)"):
-        metric(X[:, 0], light(Y[1:]))
-
-
-@pytest.mark.parametrize(
-    "given,message",
-    [
-        ({"group": G, "sizes": [700]}, "must not both be given"),
-        ({"group": [G, G[::-1]]}, "got two of 700 rows"),
-        ({"group": X[:, 0]}, "group: must have ids, got double"),
-        ({"group": pa.array([1, None, 2])}, "got null for 1 of 3 rows"),
-        ({"sizes": [1.5, 2.5]}, "sizes: must be whole numbers"),
-        ({"sizes": [3, -1]}, "sizes: must be whole numbers"),
-        ({"group": G, "profil": "xgboost"}, "Did you mean 'profile'"),
-        ({"group": G, "order": "sorted"}, "takes no order. It takes measure, group, .* threads"),
-    ],
-)
-def test_groups_or_options_that_cannot_be__are_refused_at_once(given, message):
-    with pytest.raises(ArgumentError, match=message):
-        lightgbm_metric("GAUC", **given)
-
-
-def test_measure_that_is_none__is_refused_at_once():
-    with pytest.raises(MeasureError, match="GAUC"):
-        xgboost_metric("GUAC", group=G)
-
-
-def test_catboost__needs_groups_and_one_value_a_row():
-    with pytest.raises(ArgumentError, match="CatBoost passes no groups"):
-        catboost_metric()
-    with pytest.raises(ArgumentError, match="the model predicts 3 values a row"):
-        catboost_metric(group=G).evaluate([X[:, 0]] * 3, Y, None)
-    with pytest.raises(ArgumentError, match=r"shape \(700, 3\)"):
-        lightgbm_metric(group=G)(X[:, :3], light(Y))
+@pytest.mark.parametrize("case", cases("metrics"), ids=lambda case: ascii(str(case)))
+def test_metric__of_what_does_not_fit__is_refused(case: Case) -> None:
+    names = {"catboost_metric": catboost_metric, "group_score": group_score, "pa": pa}
+    case.check(case.answer({**globals(), **names}))

@@ -80,19 +80,3 @@ def test_sample_weight__weighs_rows():
     assert group_score(Y, X[:, 0], G, sample_weight=weight) == pytest.approx(direct, abs=1e-12)
     with pytest.raises(ArgumentError, match="have no meaning for measures of rank positions"):
         group_score(Y, X[:, 0], G, "RR", sample_weight=weight)
-
-
-@pytest.mark.parametrize(
-    "change,message",
-    [
-        ({"y_score": X[:, :2]}, r"y_score: must be .* got shape \(400, 2\)"),
-        ({"y_true": Y[1:]}, r"label: must have 400 rows.* got shape \(399,\)"),
-        ({"groups": G[1:]}, r"label: must have 399 rows.* got shape \(400,\)"),
-        ({"sample_weight": [1.0]}, r"weight: must have .* got shape \(1,\)"),
-        ({"tie": "worst"}, "Did you mean 'ties'"),
-    ],
-)
-def test_arrays_or_options_that_do_not_fit__are_refused(change, message):
-    given = {"y_true": Y, "y_score": X[:, 0], "groups": G, **change}
-    with pytest.raises(ArgumentError, match=message):
-        group_score(**given)
