@@ -414,7 +414,6 @@ def _tried(
 
 def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
-    from fastrank_eval.apps.nightly.composition import with_compositions
     from fastrank_eval.apps.nightly.history import History
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
@@ -428,8 +427,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     def write() -> None:
         nonlocal night, page
         with closing(History(config.history).of(config.label)) as history:
-            changes, night = history.changes(), with_compositions(night, history)
-            night = with_periods(night, history)
+            changes, night = history.changes(), with_periods(night, history)
             history.write_periods(night, changes)
         page = next((str(path) for path in write_pages(config, night)), None)
         write_again(config, outcome.again)

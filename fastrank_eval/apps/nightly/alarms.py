@@ -28,10 +28,10 @@ from fastrank_eval.apps.nightly.night import (
     Settings,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.text import day_text, nights_text
+from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, two_digits
+from fastrank_eval.results.report import amount
 from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 
 #: Probability of an alarm in a year without a change, over all sequences together.
@@ -39,7 +39,6 @@ ALPHA = 0.05
 #: Nights that are more correlated than this have more false alarms, and a note says so.
 MOST_CORRELATION = 0.15
 _VERBS = {"better": "got better", "worse": "got worse", "higher": "rose", "lower": "fell"}
-_LEAST_DIGITS, _MOST_DIGITS = 3, 6
 
 #: Model, slicing, slice and measure.
 _Key = tuple[str, str, str, str]
@@ -209,8 +208,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     date = one.dates[alarm.night]
     verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(measure))
     against = night.baseline or ""
-    size = abs(alarm.after - alarm.before)
-    digits = min(max(two_digits(size), _LEAST_DIGITS), _MOST_DIGITS) if size else _LEAST_DIGITS
+    digits = digits_for(abs(alarm.after - alarm.before))
     sentence = (
         f"{night.name_of(measure)} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: "
         f"the mean difference is {amount(alarm.after, digits, sign=True)}, and was "

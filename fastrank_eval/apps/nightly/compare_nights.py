@@ -30,7 +30,12 @@ from fastrank_eval.apps.nightly.night import (
     Settings,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.text import NOT_JUDGED, reads_measures, worst_first
+from fastrank_eval.apps.nightly.text import (
+    NOT_JUDGED,
+    capped,
+    reads_measures,
+    worst_first,
+)
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_file import RUN_CONVENTIONS
@@ -394,7 +399,12 @@ def gate_outcomes(
     if night.quality.rows or not night.has_labels:
         return judged
     reason = NO_LABELS_LEFT if night.unlabelled_rows else NO_ROWS
-    return [_without_rows(each, reason) for each in judged]
+    return [
+        JudgedGate(replace(each.outcome, reason=reason))
+        if not each.outcome.passed and reads_measures(each.outcome)
+        else each
+        for each in judged
+    ]
 
 
 def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) -> JudgedGate:
@@ -412,14 +422,6 @@ def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) ->
     lacking = "" if before is None else _lacking(each, failures, night, before)
     reason = "; ".join(filter(None, [_reasons(failed), lacking, _left_out(verdict)]))
     return JudgedGate(GateOutcome(text, not failed, reason, kind), failed)
-
-
-def _without_rows(judged: JudgedGate, reason: str) -> JudgedGate:
-    """Replace the reasons of a failed gate on measures of no rows."""
-    outcome = judged.outcome
-    if outcome.passed or not reads_measures(outcome):
-        return judged
-    return JudgedGate(replace(outcome, reason=reason))
 
 
 def verdict_of(each: Gate, night: Night, kind: str) -> Verdict:
@@ -486,8 +488,7 @@ def _judgements(each: Gate, night: Night) -> int:
 
 def first_names(names: Sequence[str]) -> list[str]:
     """Return the names that a reason shows, and the number of others."""
-    remaining = len(names) - _MAX_NAMED
-    return [*names[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])]
+    return capped(names, _MAX_NAMED, "")
 
 
 def limit_outcomes(findings: Iterable[Finding]) -> list[GateOutcome]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,17 +15,16 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import EARLIER, CompositionChange, Night
-from fastrank_eval.apps.nightly.text import ago
+from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, digits_for
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, two_digits
+from fastrank_eval.results.report import amount
 from fastrank_eval.results.state import State
 from fastrank_eval.slicing.spec import parse
 
 #: The largest remainder, as a share of all parts, of slices that explain a change.
 _SMALL_REMAINDER = 0.01
-_MIN_DIGITS, _MAX_DIGITS = 3, 6
 #: Names of the two nights in the values to decompose.
 _BEFORE, _AFTER = "before", "after"
 
@@ -80,9 +78,7 @@ def composition_parts(one: CompositionChange) -> list[tuple[str, str]]:
     list of tuple of (str, str)
         Within slices and composition; the remainder only if it is not 0 as it is printed.
     """
-    size = abs(one.difference)
-    digits = two_digits(size) if math.isfinite(size) and size else _MIN_DIGITS
-    digits = min(max(digits, _MIN_DIGITS), _MAX_DIGITS)
+    digits = digits_for(abs(one.difference))
     parts = [
         ("within slices", one.within),
         (f"composition of {parse(one.by).short}", one.composition),
@@ -104,9 +100,7 @@ def composition_texts(night: Night) -> list[str]:
     significant = {
         (d.kind, d.score): d.delta
         for d in night.compared
-        if d.slice == ALL
-        and d.measure == first
-        and d.verdict in ("better", "worse", "higher", "lower")
+        if d.slice == ALL and d.measure == first and d.verdict in SIGNIFICANT
     }
     return [
         f"{night.name_of(one.measure)} of {one.score} since {ago(one.kind)}: "

@@ -15,7 +15,7 @@ from fastrank_eval.apps.nightly.display_names import with_standard_errors
 from fastrank_eval.apps.nightly.night import Settings, first_that_holds
 from fastrank_eval.apps.nightly.periods import (
     MAX_NIGHTS,
-    check_date_fields,
+    SAMPLE,
     date_fields,
     depends_on_date,
     fill_date,
@@ -420,13 +420,13 @@ def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
     texts += [("where", source["where"])] if source["where"] else []
     before = len(errors.records)
     for key, value in texts:
-        errors.check("source", key, value, check_date_fields)
+        errors.check("source", key, value, fill_date, value, SAMPLE)
     if len(errors.records) > before:
         return
     if source["where"]:
         from fastrank_eval.io.filters import condition_of
 
-        sample = fill_date(source["where"], dt.date(2026, 11, 19))
+        sample = fill_date(source["where"], SAMPLE)
         errors.check("source", "where", source["where"], condition_of, sample)
     same_fields = [braces for _, value in texts for braces in date_fields(value)]
     problem = "every night would read the same rows"

@@ -33,8 +33,10 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     Night,
     Settings,
+    key_of,
 )
 from fastrank_eval.apps.nightly.text import (
+    SIGNIFICANT,
     ago_exactly,
     confidence_of,
     constant,
@@ -255,7 +257,7 @@ def _with_numbers(
 
     A corrected p-value of a gate, and the verdict by it, replace those of the table.
     """
-    key = finding.score, finding.slice, finding.measure
+    key = key_of(finding)
     difference = night.difference_of(kind, *key)
     if difference is not None and p_adjusted is not None:
         difference = replace(difference, p_adjusted=p_adjusted)
@@ -285,7 +287,7 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
         return float(night.quality.rows if field == "rows" else night.quality.groups)
     if field == "p_adjusted":
         return finding.p_adjusted
-    key = finding.score, finding.slice, finding.measure
+    key = key_of(finding)
     rows = filter(None, (night.value_of(*key), night.difference_of(kind, *key)))
     numbers = (field_of(row, field) for row in rows)
     return next((number for number in numbers if number is not None), math.nan)
@@ -311,7 +313,6 @@ def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Fi
 _MIN_MOVEMENTS, _DEVIATIONS = 7, 4.0
 #: A wide difference, as a share of the value of the baseline (for AUC and GAUC: less 0.5).
 _WIDE_SHARE = 0.25
-_SIGNIFICANT = ("better", "worse", "higher", "lower")
 
 #: A model and a measure.
 _Key = tuple[str, str]
@@ -361,7 +362,7 @@ def changes(
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
     for difference in without_praise(differences, night):
         key = difference.score, difference.measure
-        if key in reported or difference.verdict not in _SIGNIFICANT:
+        if key in reported or difference.verdict not in SIGNIFICANT:
             continue
         usual = usual_movement([each[key].value for each in values if key in each])
         if abs(difference.delta) > usual:

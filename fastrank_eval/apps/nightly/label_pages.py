@@ -130,18 +130,15 @@ def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:
         late = [
             (each, night)
             for each in config.for_labels()
+            if each.folder is not None
             for date, time in history.of(each.label).write_times(first, last).items()
-            if date not in dates and _is_older(each, date, time)
+            if date not in dates
+            for page in each.folder.glob(f"{date}.html")
+            if page.stat().st_mtime < time.timestamp()
             for night in history.of(each.label).read(date, date)
         ]
     for each, night in late:
         write_again(each, [night])
-
-
-def _is_older(config: NightlyConfig, date: dt.date, written: dt.datetime) -> bool:
-    """Return whether a night has a page, and was written after it."""
-    page = None if config.folder is None else config.folder / f"{date}.html"
-    return page is not None and page.exists() and page.stat().st_mtime < written.timestamp()
 
 
 def write_index(config: NightlyConfig) -> Path | None:
@@ -167,21 +164,13 @@ def write_index(config: NightlyConfig) -> Path | None:
     path = folder / "index.html"
     render = import_module("fastrank_eval.apps.nightly.page").render
     with closing(History(config.history)) as history, history.transaction():
-        content = index_content(config, folder, history)
+        content = _index_content(config, folder, history)
         write_page(path, render("labels.html", **content).encode())
     return path
 
 
-def index_content(config: NightlyConfig, folder: Path, history: History) -> dict[str, Any]:
-    """Return the values for the page of all labels.
-
-    Parameters
-    ----------
-    config : NightlyConfig
-    folder : Path
-        The folder of the page.
-    history : History
-    """
+def _index_content(config: NightlyConfig, folder: Path, history: History) -> dict[str, Any]:
+    """Return the values for the page of all labels."""
     last = max(date for label in config.labels for date in history.of(label).dates())
     first = last - dt.timedelta(days=config.nights - 1)
     statuses = {label: history.of(label).statuses(first, last) for label in config.labels}

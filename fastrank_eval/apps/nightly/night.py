@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import field, replace
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ def first_that_holds(texts: Mapping[str, object]) -> str:
     """Return the first text whose condition holds; empty if none does."""
     return next((text for text, holds in texts.items() if holds), "")
 
+
+#: The key of a value, a difference or a finding: model, slice and measure.
+key_of = attrgetter("score", "slice", "measure")
 
 #: Earlier nights that each night is compared with, and how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
@@ -515,18 +519,14 @@ class Night:
         """The values of all rows."""
         return [value for value in self.values if value.slice == ALL]
 
-    def value_of(self, score: str, slice_label: str, measure: str) -> MeasureValue | None:
-        """Return the value of a model and a measure on a slice, or None."""
-        key = score, slice_label, measure
-        return next((v for v in self.values if (v.score, v.slice, v.measure) == key), None)
+    def value_of(self, *key: str) -> MeasureValue | None:
+        """Return the value of a model, a slice and a measure, or None."""
+        return next((one for one in self.values if key_of(one) == key), None)
 
-    def difference_of(
-        self, kind: str, score: str, slice_label: str, measure: str
-    ) -> NightDifference | None:
-        """Return a difference of a kind, or None."""
-        key = kind, score, slice_label, measure
-        keys = ((d.kind, d.score, d.slice, d.measure) for d in self.compared)
-        return next((d for d, own in zip(self.compared, keys, strict=True) if own == key), None)
+    def difference_of(self, kind: str, *key: str) -> NightDifference | None:
+        """Return the difference of a kind of `value_of`, or None."""
+        of_kind = (one for one in self.compared if one.kind == kind)
+        return next((one for one in of_kind if key_of(one) == key), None)
 
     def find(self, text: str) -> Measure | None:
         """Find the measure that was computed for a requested one, or None."""

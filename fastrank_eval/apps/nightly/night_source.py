@@ -136,8 +136,8 @@ def open_night(
     )
     taken = {*source.schema.names, *chain.from_iterable(each.scores for each in configs)}
     names = config.drift.columns if config.drift.nights else ()
-    columns = {_free_name(f"{name} (numbers)", taken): name for name in names}
-    zeros = _free_name("no labels", taken)
+    columns = {free_name(f"{name} (numbers)", taken): name for name in names}
+    zeros = free_name("no labels", taken)
     problems: dict[str, ColumnError] = {}
     for name in names:
         try:
@@ -184,10 +184,10 @@ def _is_for_labels(spec: SliceSpec, label: str) -> bool:
     )
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken, and take it."""
+def free_name(name: str, taken: set[str], mark: str = "'") -> str:
+    """Return a name that is not taken, and take it; add marks for that."""
     while name in taken:
-        name += "'"
+        name += mark
     taken.add(name)
     return name
 

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import charts, page_rows, text
+from fastrank_eval.apps.nightly import charts, label_delay, page_rows, quality, text
 from fastrank_eval.apps.nightly.composition import composition_parts
-from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
-from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night
+from fastrank_eval.apps.nightly.label_delay import label_delay_texts
+from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, key_of
 from fastrank_eval.apps.nightly.page_rows import (
     MAX_SLICES,
     NightSeries,
@@ -29,22 +29,21 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.quality import by_measure, calibration_verdict, positives
+from fastrank_eval.apps.nightly.quality import by_measure
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
     capped,
     confidence_text,
-    false_alarms,
     gate_texts,
     meaning,
-    outcome_of,
     period_nights,
     sentences,
 )
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.results import report
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, interval_text, p_text, printable
+from fastrank_eval.results.report import amount, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -189,18 +188,14 @@ def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageR
         # An alarm of an earlier night does not fail this one.
         kind = "change" if one.kind == "alarm" and not one.condition else one.kind
         mark = _marks(night).get(kind, "")
-        marks.setdefault((one.score, one.slice, one.measure), mark)
+        marks.setdefault(key_of(one), mark)
     first = [row for row in headline if row.value.measure == night.measures[0]]
-    cards = {_key_of(row): row for row in first}
+    cards = {key_of(row.value): row for row in first}
     for key in list(marks):
-        row = series.row(*key)
+        row = series.row(key)
         if key not in cards and row is not None and len(cards) < len(first) + _MAX_CARDS:
             cards[key] = row
     return [(row, marks.get(key, "")) for key, row in cards.items()]
-
-
-def _key_of(row: PageRow) -> tuple[str, str, str]:
-    return row.value.score, row.value.slice, row.value.measure
 
 
 def _change_boxes(series: NightSeries) -> list[tuple[str, list[TopChanges], int]]:
@@ -253,20 +248,19 @@ def _periods(
 ]:
     """Return periods, their values of headline rows and of slices."""
     night = series.last
-    values_by_period = [
-        {(value.score, value.slice, value.measure): value for value in values}
-        for values in night.periods.values()
+    values_by_period: list[dict[tuple[str, str, str], MeasureValue]] = [
+        {key_of(value): value for value in values} for values in night.periods.values()
     ]
     first = {key: value for by in reversed(values_by_period) for key, value in by.items()}
 
     def of_periods(value: MeasureValue) -> list[MeasureValue | None]:
-        return [by.get((value.score, value.slice, value.measure)) for by in values_by_period]
+        return [by.get(key_of(value)) for by in values_by_period]
 
     keys = dict.fromkeys(key for by in values_by_period for key in by)
     in_slices = [first[key] for key in keys if key[1] != ALL and key[2] in night.measures[:1]]
     return (
         [(name, period_nights(night, name)) for name in night.periods],
-        [(row, of_periods(row.value)) for row in series.headline() if _key_of(row) in keys],
+        [(row, of_periods(row.value)) for row in series.headline() if key_of(row.value) in keys],
         [(value, of_periods(value)) for value in in_slices[:MAX_SLICES]],
     )
 
@@ -388,22 +382,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    # Templates call the functions of text.py.
+    # Templates call the functions of these files.
     environment.globals |= {
+        **vars(report),
+        **vars(quality),
+        **vars(page_rows),
+        **vars(label_delay),
         **vars(text),
-        **{name: vars(page_rows)[name] for name in ("cell", "change_text", "null_shares")},
-        "calibration_verdict": calibration_verdict,
-        "positives": positives,
         "drift": _drift,
         "drift_verdicts": _DRIFT_VERDICTS,
         "most_values": MOST_VALUES,
-        "interval_text": interval_text,
         "key": _sort_key,
-        "outcome_of": outcome_of,
-        "false_alarms": false_alarms,
-        "p_text": p_text,
         "spark": charts.spark,
-        "status_name": status_name,
         "strip_text": charts.STRIP_TEXT,
     }
     return environment

@@ -14,6 +14,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightDrift,
+    key_of,
 )
 from fastrank_eval.apps.nightly.text import digits_of, verdict_text
 from fastrank_eval.engine.records import MeasureValue
@@ -66,11 +67,7 @@ def top_changes(night: Night) -> list[TopChanges]:
     for one in night.compared:
         verdict = verdict_text(one)
         if verdict.shown:
-            own = one.score, one.slice, one.measure
-            alarmed = any(
-                (f.score, f.slice, f.measure) == own and f.compared in ("", one.kind)
-                for f in failed
-            )
+            alarmed = any(key_of(f) == key_of(one) and f.compared in ("", one.kind) for f in failed)
             other = one.measure not in night.measures[:1]
             rank = not alarmed, other, verdict.tone != "bad", -strength(one)
             key = one.kind == "baseline", one.score, one.by, one.slice
@@ -88,6 +85,8 @@ def changed_slices(night: Night) -> list[TopChanges]:
 
 
 _Rank = tuple[bool, bool, bool, float]
+#: Model, slice and measure.
+_Key = tuple[str, str, str]
 
 
 def strength(difference: NightDifference) -> float:
@@ -167,15 +166,17 @@ class NightSeries:
             raise ValueError("there is no night to show.")
         self.nights = tuple(nights)
         self.last = self.nights[-1]
-        self._values = [
-            {(value.score, value.slice, value.measure): value for value in night.values}
-            for night in self.nights
+        self._values: list[dict[_Key, MeasureValue]] = [
+            {key_of(value): value for value in night.values} for night in self.nights
         ]
-        self._changes: dict[tuple[str, str, str], dict[str, NightDifference]] = {}
+        self._changes: dict[_Key, dict[str, NightDifference]] = {}
         compared = sorted(self.last.compared, key=lambda one: _KINDS.index(one.kind))
         for one in compared:
-            key = one.score, one.slice, one.measure
-            self._changes.setdefault(key, {})[one.kind] = one
+            self._changes.setdefault(key_of(one), {})[one.kind] = one
+        #: The values of the last night by measure, on all rows or on slices.
+        self._of: dict[tuple[str, bool], list[MeasureValue]] = {}
+        for value in self.last.values:
+            self._of.setdefault((value.measure, value.slice == ALL), []).append(value)
         self.kinds = tuple(dict.fromkeys(one.kind for one in compared))
 
     def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
@@ -198,77 +199,49 @@ class NightSeries:
 
     def digits(self, measure: str, overall: bool = True) -> int:
         """Return the decimals of a measure on all rows or on slices."""
-        return digits_of(
-            value
-            for value in self.last.values
-            if value.measure == measure and (value.slice == "all") == overall
-        )
+        return digits_of(self._of.get((measure, overall), ()))
 
     def headline(self) -> list[PageRow]:
         """Return the rows of values on all rows, by measure and model."""
         order = {measure: model_index for model_index, measure in enumerate(self.last.measures)}
-        rows = [
-            self._row(value, self.digits(value.measure))
-            for value in self.last.values
-            if value.slice == "all"
-        ]
+        rows = [self._row(value, self.digits(value.measure)) for value in self.last.overall]
         last = len(order)
         return sorted(rows, key=lambda row: (order.get(row.value.measure, last), row.model_index))
 
     def slices(self, measure: str) -> list[PageRow]:
         """Return the rows of a measure on slices, the strongest changes first."""
         digits = self.digits(measure, overall=False)
-        rows = [
-            self._row(value, digits)
-            for value in self.last.values
-            if value.slice != "all" and value.measure == measure
-        ]
+        rows = [self._row(value, digits) for value in self._of.get((measure, False), ())]
         return sorted(rows, key=lambda row: row.rank)
 
-    def row(self, model: str, slice_label: str, measure: str) -> PageRow | None:
+    def row(self, key: _Key) -> PageRow | None:
         """Return the row of a value of the last night, or None."""
-        value = self._values[-1].get((model, slice_label, measure))
-        return (
-            None if value is None else self._row(value, self.digits(measure, slice_label == "all"))
-        )
+        value = self._values[-1].get(key)
+        return None if value is None else self._row(value, self.digits(key[2], key[1] == ALL))
 
     def _row(self, value: MeasureValue, digits: int) -> PageRow:
-        models = self.last.models
-        key = (value.score, value.slice, value.measure)
+        models, key = self.last.models, key_of(value)
         index = models.index(value.score) if value.score in models else len(models)
         return PageRow(value, index, digits, self._changes.get(key, {}), tuple(self.past(*key)))
 
 
-@dataclass(frozen=True)
-class FailingSlice:
-    """A slice on which a model fails a gate.
+def failing_slices(series: NightSeries) -> list[tuple[Finding, PageRow | None, list[str]]]:
+    """Return the slices that fail on the last night, the worst first.
 
-    Parameters
-    ----------
-    finding : Finding
-        The most important one of the slice.
-    row : PageRow or None
-        The value that fails; None if the gate names no measure.
-    others : tuple of str
-        Other measures that fail.
+    Returns
+    -------
+    list of tuple
+        The most important finding of the slice; the value that fails, None if the gate names no
+        measure; other measures that fail.
     """
-
-    finding: Finding
-    row: PageRow | None
-    others: tuple[str, ...] = ()
-
-
-def failing_slices(series: NightSeries) -> list[FailingSlice]:
-    """Return the slices that fail on the last night, the worst first."""
     findings_by_key: dict[tuple[str, str], list[Finding]] = {}
     for one in series.last.findings:
         if one.condition and one.slice not in ("", ALL):
             findings_by_key.setdefault((one.score, one.slice), []).append(one)
     slices = []
     for first, *others in findings_by_key.values():
-        row = series.row(first.score, first.slice, first.measure)
         measures = dict.fromkeys(one.measure for one in others if one.measure != first.measure)
-        slices.append(FailingSlice(first, row, tuple(filter(None, measures))))
+        slices.append((first, series.row(key_of(first)), [*filter(None, measures)]))
     return slices
 
 

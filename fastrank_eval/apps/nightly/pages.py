@@ -15,7 +15,6 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.labels import folder_name
@@ -183,10 +182,7 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
             if latest not in contents:
                 (latest_night,) = history.read(latest, latest)
                 contents[latest] = _draw_page(
-                    config,
-                    config.folder,
-                    history,
-                    with_compositions(with_periods(latest_night, history), history),
+                    config, config.folder, history, with_periods(latest_night, history)
                 )
             # Another run may have stored a later night: do not replace its page.
             with history.transaction():
@@ -199,7 +195,7 @@ def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
     """Write the pages of nights as the history has them; see `write_pages`."""
     for night in nights if config.folder is not None else ():
         with History(config.history, readonly=True).of(config.label) as history:
-            shown = with_compositions(with_periods(night, history), history)
+            shown = with_periods(night, history)
         write_pages(config, shown)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MergeError, SourceError
+from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates
@@ -36,7 +37,8 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([dh])")
 _LONGEST = dt.timedelta(days=366)
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_SAMPLE = dt.date(2026, 11, 19)
+#: A date to check texts with date fields by.
+SAMPLE = dt.date(2026, 11, 19)
 
 
 def parse_date(text: str, option: str = "--date") -> dt.date:
@@ -162,17 +164,12 @@ def fill_date(text: str, date: dt.date) -> str:
 
 def depends_on_date(text: str) -> bool:
     """Return whether a text changes with the date of the night."""
-    return fill_date(text, _SAMPLE) != fill_date(text, _SAMPLE + dt.timedelta(days=1))
+    return fill_date(text, SAMPLE) != fill_date(text, SAMPLE + dt.timedelta(days=1))
 
 
 def date_fields(text: str) -> list[str]:
     """Return the date fields of a text, such as ``{date:%Y}``."""
     return [match[0] for match in _FIELD.finditer(text) if match[1] is not None]
-
-
-def check_date_fields(text: str) -> None:
-    """Refuse a text with invalid date fields; see `fill_date`."""
-    fill_date(text, _SAMPLE)
 
 
 def _format_field(match: re.Match[str], text: str, date: dt.date) -> str:
@@ -430,12 +427,11 @@ class NightMerger:
                 continue
             self._dropped.add(by)
             self._notes.append(f"slices by {by} are left out: {reason}")
-        return [_without(state, self._dropped) for state in states]
-
-
-def _without(state: State, dropped: set[str]) -> State:
-    dropped_here = [by for by in state.slicings if by in dropped]
-    return state.without_slices(*dropped_here) if dropped_here else state
+        dropped = [[by for by in state.slicings if by in self._dropped] for state in states]
+        return [
+            state.without_slices(*own) if own else state
+            for state, own in zip(states, dropped, strict=True)
+        ]
 
 
 #: Why merged nights have no errors: their groups are the users of one night each.
@@ -448,9 +444,9 @@ MOST_SCORES = 20_000_000
 
 
 def with_periods(night: Night, history: History) -> Night:
-    """Add the merged values of the week and the month that end with a night.
+    """Add the week and the month that end with a night, and compositions.
 
-    The values have no errors and no intervals: these would take the users of each night as
+    Merged values have no errors and no intervals: these would take the users of each night as
     independent of the same users on the other nights, and be too small. A note says so.
 
     Nights that cannot be read or merged are left out, and so are nights with the rows of an earlier
@@ -459,9 +455,15 @@ def with_periods(night: Night, history: History) -> Night:
     Parameters
     ----------
     night : Night
+        With its differences.
     history : History
         The store of the night and the earlier nights.
+
+    See Also
+    --------
+    with_compositions : The decompositions of changes since earlier nights.
     """
+    night = with_compositions(night, history)
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     heads = history.heads(first, night.date)
     rows = {each.date: each.quality.rows for each in heads}

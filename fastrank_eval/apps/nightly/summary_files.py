@@ -25,6 +25,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightCalibration,
     NightDifference,
+    key_of,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
 from fastrank_eval.apps.nightly.quality import calibration_texts, slice_text, worst_slices
@@ -113,7 +114,7 @@ def night_dict(
         values = {"measure": record.measure, "name": night.name_of(record.measure)}
         return {key: values.get(key, getattr(record, key, None)) for key in names}
 
-    complete = night.labels_complete
+    complete, before = night.labels_complete, night.judged_before
     content = {
         "date": night.date.isoformat(),
         "title": night.title,
@@ -121,7 +122,14 @@ def night_dict(
         "status": night.status,
         "provisional": night.provisional,
         "labels_complete": complete and complete.isoformat(timespec="seconds"),
-        "judged_before": _earlier_judgement(night),
+        "judged_before": before
+        and {
+            "status": before.status,
+            "values": [
+                {"score": score, "measure": text, "name": night.name_of(text), "value": value}
+                for score, text, value in before.values
+            ],
+        },
         "compared_again": [
             {"date": each.date.isoformat(), "status": each.status, "reason": headline_of(each)}
             for each in compared_again
@@ -138,9 +146,7 @@ def night_dict(
         "headline": [
             named(v, _VALUE_FIELDS)
             | {
-                kind: _fields(
-                    night.difference_of(kind, v.score, v.slice, v.measure), _CHANGE_FIELDS
-                )
+                kind: _fields(night.difference_of(kind, *key_of(v)), _CHANGE_FIELDS)
                 for kind in KINDS
             }
             | {
@@ -202,17 +208,6 @@ def night_dict(
     return plain
 
 
-def _earlier_judgement(night: Night) -> dict[str, Any] | None:
-    before = night.judged_before
-    if before is None:
-        return None
-    values = [
-        {"score": score, "measure": measure, "name": night.name_of(measure), "value": value}
-        for score, measure, value in before.values
-    ]
-    return {"status": before.status, "values": values}
-
-
 def _fields(record: object, names: Sequence[str]) -> dict[str, Any] | None:
     """Return some fields of a record, or None without one."""
     return None if record is None else {name: getattr(record, name) for name in names}
@@ -265,7 +260,7 @@ def night_markdown(
         for value in (one for one in night.overall if one.score == model):
             texts = [_number(value)]
             for kind in KINDS:
-                change = _change_text(night.difference_of(kind, model, "all", value.measure))
+                change = _change_text(night.difference_of(kind, *key_of(value)))
                 if change:
                     texts.append(f"{change} {_since(kind)}{_composition_text(night, kind, value)}")
             models.append(f"* {_code(night.name_of(value.measure))} {', '.join(texts)}")

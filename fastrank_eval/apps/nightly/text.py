@@ -26,6 +26,7 @@ from fastrank_eval.apps.nightly.night import (
     GateOutcome,
     Night,
     NightDifference,
+    key_of,
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
@@ -222,10 +223,10 @@ def worst_first(
 def _differences(parsed: Gate, night: Night, kind: str) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the sizes of the differences for the worse, by model and slice."""
     measures = {str(night.find(term.measure)) for term in parsed.terms}
-    values = {(v.score, v.slice, v.measure): v.value for v in night.values}
+    values = {key_of(v): v.value for v in night.values}
     for one in night.compared:
         if one.kind == kind and one.measure in measures and one.verdict == "worse":
-            value = values.get((one.score, one.slice, one.measure), math.nan)
+            value = values.get(key_of(one), math.nan)
             smallest = smallest_difference(one.ci_low, one.ci_high)
             size = share_of_larger(smallest, value, value - one.delta)
             yield (one.score, one.slice), size
@@ -406,9 +407,13 @@ def digits_of(values: Iterable[MeasureValue]) -> int:
         for half in ((value.ci_high - value.ci_low) / 2 for value in values)
         if math.isfinite(half) and half > 0
     ]
-    if not halves:
-        return 4
-    return min(max(two_digits(min(halves)), _MIN_DIGITS), _MAX_DIGITS)
+    return digits_for(min(halves), _MIN_DIGITS) if halves else 4
+
+
+def digits_for(size: float, least: int = 3) -> int:
+    """Return the decimals that show a size to two digits, at most six."""
+    known = math.isfinite(size) and size > 0
+    return min(max(two_digits(size), least), _MAX_DIGITS) if known else least
 
 
 def warning(name: str | None) -> str:
@@ -500,7 +505,8 @@ _MAX_SENTENCES = 5
 _MAX_NAMED = 3
 #: Decimals of a number, unless a difference is smaller than this.
 _DIGITS, _SMALL = 3, 0.002
-_SIGNIFICANT = ("better", "worse", "higher", "lower")
+#: The verdicts of significant differences.
+SIGNIFICANT = ("better", "worse", "higher", "lower")
 _LIMITS = {"<": "below", "<=": "not above", ">": "above", ">=": "not below", "=": "equal to",
            "!=": "other than"}  # fmt: skip
 _ENDS = {"ci_low": "lower", "ci_high": "upper"}
@@ -514,7 +520,7 @@ _GROUPS = {"groups": "groups", "groups_used": "groups that count",
 _UNSURE = ", not significant once corrected for the number of comparisons"
 #: What follows a difference, by its verdict; `_UNSURE` after others.
 _DOUBTS = {
-    **dict.fromkeys(_SIGNIFICANT, ""),
+    **dict.fromkeys(SIGNIFICANT, ""),
     "no difference": ", the same in every group",
     "not tested": ", not tested",
 }
@@ -561,12 +567,8 @@ def sentences(night: Night) -> list[str]:
         if one.kind != "change" or one.compared == "before" or one.score not in few_score_models
     )
     texts = list(dict.fromkeys(_sentence(night, *group) for group in groups))
-    remaining = len(texts) - _MAX_SENTENCES
-    return [
-        *result,
-        *texts[:_MAX_SENTENCES],
-        *([f"And {remaining} more."] if remaining > 0 else []),
-    ]
+    shown = capped(texts, _MAX_SENTENCES, "And ")
+    return [*result, *shown[:_MAX_SENTENCES], *(f"{others}." for others in shown[_MAX_SENTENCES:])]
 
 
 def no_labels_text(night: Night) -> str:
@@ -672,7 +674,7 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
 
 def _baseline_text(night: Night, finding: Finding) -> str:
     """Describe the value of the baseline and the difference from it."""
-    one = night.difference_of("baseline", finding.score, finding.slice, finding.measure)
+    one = night.difference_of("baseline", *key_of(finding))
     if one is None or not math.isfinite(one.delta):
         return ""
     base = _number(finding.value - one.delta, one.delta)
@@ -752,10 +754,7 @@ def _number(value: float, difference: float = math.nan) -> str:
 
 
 def _digits(difference: float) -> int:
-    size = abs(difference)
-    if not math.isfinite(size) or size >= _SMALL or not size:
-        return _DIGITS
-    return min(two_digits(size), _MAX_DIGITS)
+    return _DIGITS if abs(difference) >= _SMALL else digits_for(abs(difference))
 
 
 def _range(night: Night, low: float, high: float, digits: int, sign: bool = False) -> str:
@@ -788,10 +787,10 @@ def day_text(text: str, near: dt.date) -> str:
     return f"{date.day} {_MONTHS[date.month - 1]}{year}"
 
 
-def capped(texts: Sequence[str], most: int) -> list[str]:
+def capped(texts: Sequence[str], most: int, joined: str = "and ") -> list[str]:
     """Return the first texts, and the number of others."""
     others = len(texts) - most
-    return [*texts[:most], *([f"and {others} more"] if others > 0 else [])]
+    return [*texts[:most], *([f"{joined}{others} more"] if others > 0 else [])]
 
 
 def _named(texts: Sequence[str], most: int = _MAX_NAMED, between: str = ", ") -> str:

@@ -45,7 +45,6 @@ from fastrank_eval.apps.nightly.compare_nights import (
     from_earlier,
     without_praise,
 )
-from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.night import PERIODS, Night
@@ -568,7 +567,7 @@ def _with_periods(history: History, night: Night) -> Night:
     try:
         size = history.state_bytes(first, night.date)
         if size <= MAX_STATE_BYTES:
-            return with_periods(with_compositions(night, history), history)
+            return with_periods(night, history)
         note = (
             f"Week and month are not shown here: merging {size / 1e6:,.0f} MB of saved states "
             "takes too long. The page that 'fastrank-eval nightly' writes has them."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from fastrank_eval.analysis.attribution import contributions, is_mean, largest_c
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
+from fastrank_eval.apps.nightly.night_source import free_name
 from fastrank_eval.apps.nightly.reproduce import is_paired, next_steps, rows_condition
 from fastrank_eval.engine.records import GroupRecords, group_records
 from fastrank_eval.engine.run import run
@@ -154,9 +155,9 @@ def _table(
         "contribution": arrow_column(changes[groups]),
     }
     keys = [key.take(arrow_column(groups)) for key in records.keys]
-    return pa.table(
-        [*keys, *columns.values()], names=[*records.names, *_free(columns, records.names)]
-    )
+    taken = set(records.names)
+    names = [*records.names, *(free_name(name, taken, "_") for name in columns)]
+    return pa.table([*keys, *columns.values()], names=names)
 
 
 def _shortfalls(records: GroupRecords, measure: Measure, finding: Finding) -> np.ndarray:
@@ -181,16 +182,6 @@ def _bad_sign(measure: Measure, changes: np.ndarray) -> float:
     if direction in ("better", "worse"):
         return 1.0 if direction == "worse" else -1.0
     return 1.0 if math.fsum(changes.tolist()) > 0 else -1.0
-
-
-def _free(names: Iterable[str], taken: Sequence[str]) -> list[str]:
-    """Add underscores to names that key columns have."""
-    result = []
-    for name in names:
-        while name in taken:
-            name += "_"
-        result.append(name)
-    return result
 
 
 def _check_replaceable(path: Path) -> None:
