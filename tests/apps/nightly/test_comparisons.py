@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,67 +12,48 @@ from typing import Any
 import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
+from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
-from fastrank_eval.apps.nightly.summary_files import night_lines
-from fastrank_eval.apps.nightly.text import not_judged, outcome_of
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines
+from fastrank_eval.apps.nightly.text import meaning, outcome_of
 from tests.support.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
 from tests.support.nights import a_night
 from tests.support.sample_nights import month
-
-GATES = '[gates]\nfail_if_yesterday = ["GAUC delta_ci_high < -0.02"]\n'
-
-
-@pytest.mark.parametrize(
-    "before,after,name",
-    [
-        ("[evaluate]", '[evaluate]\nundefined = "GAUC=zero"', "undefined"),
-        ("[columns]", "where = \"slot <> 'side'\"\n[columns]", "where"),
-        ('group = "user_id"', 'group = ["user_id", "slot"]', "columns"),
-    ],
-)
-def test_night_of_other_conventions__is_not_compared_with(
-    folder: Path, before: str, after: str, name: str
-) -> None:
-    adjust(folder, GATES)
-    assert nightly("--date", on(2), "-q").exit_code == 0
-    Path("nightly.toml").write_text(CONFIG.replace(before, after) + GATES)
-    outcome = nightly("--date", on(3), "--json", "-")
-    assert outcome.exit_code == 0
-    night = kept()[-1]
-    assert {line.kind for line in night.compared} == {"baseline"}
-    ((gate,), (note,)) = night.gates, night.notes
-    assert gate.passed
-    reason = gate.reason.removeprefix("not judged: ")
-    assert reason.startswith("conventions differ from 2026-11-02: ")
-    assert name in reason
-    assert note == f"not compared with yesterday: {reason}"
-    assert json.loads(outcome.stdout)["nights"][0]["notes"] == [note]
-    assert note in night_lines(night)
-    # And from then on again.
-    assert nightly("--date", on(4), "-q").exit_code == 0
-    assert {line.kind for line in kept()[-1].compared} == {"baseline", "yesterday"}
-    assert kept()[-1].notes == ()
+from tests.support.transcripts import Case, cases
 
 
-def test_nights_told_apart_by_a_condition__are_compared(folder: Path) -> None:
-    where = "where = \"day = '{date}'\"\n[columns]"
-    text = CONFIG.replace('"logs/day={date}"', '"logs"').replace("[columns]", where)
-    Path("nightly.toml").write_text(text + GATES)
-    assert nightly("--backfill", f"{on(2)}..{on(3)}", "-q").exit_code == 0
-    assert {line.kind for line in kept()[-1].compared} == {"baseline", "yesterday"}
+def said_of(night: Night, exit_code: int) -> Iterator[str]:
+    """What a night is compared with, and what its gates say."""
+    compared = " ".join(dict.fromkeys(one.kind for one in night.compared)) or "nothing"
+    yield f"{night.date.day}: {night.status}, exit {exit_code}, compared with {compared}"
+    for one in night.gates:
+        yield f"gate {': '.join(filter(None, [one.text, outcome_of(one).word, one.reason]))}"
+    others = night_lines(night).splitlines()[1:]
+    yield from (line.strip() for line in others if "gate failed" not in line)
+    if night.status == "fine":
+        yield meaning(night)
+    assert night_dict(night)["notes"] == [*night.notes]
 
 
-def test_night_whose_rows_are_not_sound__is_not_compared_with(folder: Path) -> None:
-    adjust(folder, GATES + "[quality]\nmin_rows = 1500\n")
-    assert nightly("--backfill", f"{on(24)}..{on(25)}", "-q").exit_code == 4
-    bad, good = kept()
-    # From the 20th on score_b gives every row of slot=side one score.
-    assert (bad.status, good.status) == ("data_quality", "regression")
-    assert {line.kind for line in good.compared} == {"baseline"}
-    assert good.gates[0].reason == "not judged: the rows of 2026-11-24 did not pass the checks"
-    assert good.notes == (
-        "not compared with yesterday: the rows of 2026-11-24 did not pass the checks",
-    )
+@pytest.mark.parametrize("case", cases("comparisons"), ids=str)
+def test_nights__say_what_they_are_compared_with(folder: Path, case: Case) -> None:
+    """Lines such as `2-3` are nights; others are of the configuration from there on."""
+    config, found, before = CONFIG, [], ""
+    for line in case.given:
+        if line.startswith(("- ", "+ ")):
+            assert line[0] == "-" or before in config
+            config = config.replace(before, line[2:]) if line[0] == "+" else config
+            before = line[2:]
+        elif not line[0].isdigit():
+            config += f"{line}\n"
+        else:
+            Path("nightly.toml").write_text(config)
+            first, *last = map(int, line.split("-"))
+            for day in range(first, (last or [first])[0] + 1):
+                exit_code = nightly("--date", on(day), "-q").exit_code
+                (night,) = (one for one in kept() if one.date.day == day)
+                found += said_of(night, exit_code)
+    case.check(found)
 
 
 def test_partition_delivered_twice__is_flagged_and_counts_once(folder: Path) -> None:
@@ -125,30 +106,6 @@ def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> N
     assert night.measures == ("GAUC", "AUC", "AUC(bins=64)")
     assert {v.warning for v in night.values if v.measure == "AUC"} == {"pooled"}
     assert set(night.curves) == {"roc", "calibration"}
-
-
-def test_gates_since_yesterday__new_model_measure_or_slice__are_not_judged(folder: Path) -> None:
-    gates = '[gates]\nfail_if_yesterday = ["GAUC delta_ci_high < -0.5", "AUC delta < -0.5", '
-    gates += '"GAUC[*] delta_ci_high < -0.5", "score_b:GAUC delta < -0.5", "GAUC delta < 0.5"]\n'
-    first = CONFIG.replace('"score_a", "score_b"]', '"score_a"]').replace('["slot"]', '["country"]')
-    first = first.replace('"GAUC", "AUC"', '"GAUC"').replace('baseline = "score_a"', "")
-    Path("nightly.toml").write_text(first)
-    assert nightly("--date", on(1), "-q").exit_code == 0
-    Path("nightly.toml").write_text(CONFIG + gates)
-    assert nightly("--date", on(2), "-q").exit_code == 3
-    night = kept()[-1]
-    why = [gate.reason for gate in night.gates]
-    assert [gate.passed for gate in night.gates] == [True, True, True, True, False]
-    assert why[0] == "not judged in part: 2026-11-01 has no score_b"
-    assert why[1] == "not judged: 2026-11-01 has no AUC, score_b"
-    assert re.fullmatch("not judged: 2026-11-01 has no slot=[a-z]+, .*score_b.*", why[2])
-    assert why[3] == "not judged: 2026-11-01 has no score_b"
-    assert re.fullmatch("score_a: [-0-9.e]+; not judged in part: 2026-11-01 has .*score_b", why[4])
-    assert [outcome_of(gate).word for gate in night.gates] == [
-        "passed", "not judged", "not judged", "not judged", "failed",
-    ]  # fmt: skip
-    fine = replace(night, gates=night.gates[:1], status="fine")
-    assert any(", in part: 2026-11-01 has no score_b" in each for each in not_judged(fine))
 
 
 def told(**conventions: Any) -> Any:

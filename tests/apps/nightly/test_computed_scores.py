@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -71,26 +70,3 @@ def test_failed_gate__command_and_groups_compute_the_score(folder: Path) -> None
         assert values[step["score"], "all", step["measure"]] == expected
     groups = pq.read_table(folder / "pages" / f"{on(1)}-groups.parquet")
     assert set(groups["score"].to_pylist()) == {"product"}
-
-
-def test_night__after_another_expression__is_not_compared(folder: Path) -> None:
-    assert nightly("--date", on(1), "-q").exit_code == 0
-    text = COMPUTED.replace("score_a*score_b", "score_a + score_b")
-    (folder / "nightly.toml").write_text(text)
-    assert nightly("--date", on(2), "-q").exit_code == 0
-    assert f"conventions differ from {on(1)}: score product" in " ".join(kept()[-1].notes)
-
-
-@pytest.mark.parametrize(
-    "scores",
-    [
-        """{ score_a = "score_a", product = " score_a * (score_b)" }""",
-        """{ score_a = "score_a", product = "score_a * score_b", sum = "score_a + score_b" }""",
-    ],
-)
-def test_night__with_the_same_expression__is_compared(folder: Path, scores: str) -> None:
-    assert nightly("--date", on(1), "-q").exit_code == 0
-    (folder / "nightly.toml").write_text(CONFIG.replace('["score_a", "score_b"]', scores))
-    assert nightly("--date", on(2), "-q").exit_code in (0, 3)
-    compared: list[Any] = [d for d in kept()[-1].compared if d.kind == "yesterday"]
-    assert {difference.score for difference in compared} >= {"score_a", "product"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from fastrank_eval.stats.binned_scores import BinnedScores
 from tests.support.commands import output
 from tests.support.html_elements import told_by
 from tests.support.nightly_runs import dump, kept, nightly, on
-from tests.support.transcripts import cases
+from tests.support.transcripts import Case, cases
 
 ROWS = 2000
 CONFIG = """
@@ -87,6 +87,11 @@ def columns_of(day: int) -> dict[str, object]:
         "new": pa.array((price > 20).tolist()),
         "none": np.zeros(ROWS),
     }
+
+
+#: Columns of a night, and what some of them are replaced by.
+Rows: TypeAlias = Mapping[str, Any]
+Change: TypeAlias = Callable[[Rows], Rows]
 
 
 def write(day: int, **columns: object) -> None:
@@ -146,11 +151,6 @@ def run(day: int, *options: str, exit_code: int = 0) -> Night:
 def drift_of(night: Night, score: str, slice_: str = "all") -> NightDrift:
     (found,) = (one for one in night.drift if (one.name, one.slice) == (score, slice_))
     return found
-
-
-def drift_findings(night: Night) -> list[tuple[str, str, str]]:
-    of = [one for one in night.findings if one.kind == "drift"]
-    return [(one.score, one.slice, one.condition) for one in of]
 
 
 def ks_and_psi(reference: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -254,81 +254,101 @@ def test_order_threads_and_type__change_no_bit() -> None:
 # ---- what is judged -----------------------------------------------------------------------------
 
 
-def power(exponent: float, slot: str = "") -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+def power(exponent: float, slot: str = "") -> Change:
     """Scores of b to a power, in one slot or in all."""
-    return lambda of: np.where((of["slot"] == slot) | (not slot), of["b"] ** exponent, of["b"])
+    return lambda of: {
+        "b": np.where((of["slot"] == slot) | (not slot), of["b"] ** exponent, of["b"])
+    }
 
 
-def some_null(of: dict[str, np.ndarray]) -> pa.Array:
-    return with_nulls(of["b"], 0.05)
+def first_rows(rows: int, *without: str) -> Change:
+    return lambda of: {name: None if name in without else of[name][:rows] for name in of}
 
 
-ALL, FAILED = ("b", "all"), "psi > 0.25"
+def sorted_by_a(of: Rows) -> Rows:
+    order = np.lexsort((-of["a"], of["user"]))
+    return {name: values[order] for name, values in of.items()}
 
 
-@pytest.mark.parametrize(
-    "change, limits, status, found",
-    [
-        (power(0.5), "", "regression", [(*ALL, FAILED)]),
-        (power(0.7, "side"), "", "regression", [("b", "slot=side", FAILED), (*ALL, "")]),
-        (power(0.88), "", "changed", [(*ALL, "")]),
-        (power(0.5), "max_psi = 100\nnote_psi = 100\n", "fine", []),
-        (power(0.5), "max_psi = 100\nnote_psi = 100\nmax_ks = 0.05\n", "regression",
-         [(*ALL, "ks > 0.05")]),
-        (some_null, "", "changed", [(*ALL, "")]),
-        (some_null, "note_nulls = 0.1\n", "fine", []),
-        (some_null, "max_nulls = 0.03\n", "regression", [(*ALL, "change of nulls > 0.03")]),
-        (some_null, "max_nulls = 0\n", "regression", [(*ALL, "change of nulls > 0")]),
-        (some_null, "max_nulls = 1\nnote_nulls = 1\n", "fine", []),
-        (some_null, "nights = 0\n", "fine", []),
-    ],
-)  # fmt: skip
-def test_change__is_judged_by_its_limits__slices_of_a_change_of_all_are_left_out(
-    change: Callable[[dict[str, np.ndarray]], object],
-    limits: str,
-    status: str,
-    found: list[tuple[str, str, str]],
-) -> None:
-    configure(limits, ALLOWED)
-    write(9, b=change(rows_of(9)))
-    night = run(9, exit_code=3 if status == "regression" else 0)
-    assert (night.status, drift_findings(night)) == (status, found)
-    assert {one.verdict for one in night.drift if one.name == "a"} <= {"same"}
+ROW = np.arange(ROWS)
+#: Columns that a night changes, by the name of the change.
+CHANGES: dict[str, Change] = {
+    "usual": lambda of: {},
+    "b ** 0.5": power(0.5),
+    "b ** 0.88": power(0.88),
+    "b ** 0.7 in side": power(0.7, "side"),
+    "b dead": lambda of: {"b": np.full(ROWS, 0.04)},
+    "b dead in side": lambda of: {"b": np.where(of["slot"] == "side", 0.04, of["b"])},
+    "b times 5": lambda of: {"b": 5 * of["b"]},
+    "b outside": lambda of: {"b": np.where(ROW < 40, -5.0, of["b"])},
+    "b some null": lambda of: {"b": with_nulls(of["b"], 0.05)},
+    "b often 0.04, some null": lambda of: {
+        "b": pa.array(np.where(ROW < ROWS // 4, 0.04, of["b"]), mask=ROW % 10 == 9)
+    },
+    "a and price null": lambda of: {
+        "a": with_nulls(of["a"], 0.4), "price": with_nulls(of["price"], 0.95)
+    },
+    "no price": lambda of: {"price": None},
+    "price in words": lambda of: {"price": ["dear"] * ROWS},
+    "big price, new": lambda of: {"big price": 3 * of["price"], "new": np.full(ROWS, True)},
+    "no nulls, b null in side": lambda of: {
+        "nulls": of["price"], "b": with_nulls(of["b"], 0.3, of["slot"] == "side")
+    },
+    "few rows": first_rows(40),
+    "no row, no price": first_rows(0, "price"),
+    "sorted by a": sorted_by_a,
+}  # fmt: skip
 
 
-def test_large_change__fails_the_night_and_says_how_far() -> None:
-    write(9, b=rows_of(9)["b"] ** 0.5)
-    night = run(9, exit_code=3)
-    (finding,) = (one for one in night.findings if one.kind == "drift")
-    shown = drift_of(night, "b")
-    assert finding.number == shown.psi > 0.25
-    assert {one.verdict for one in night.drift if one.name == "b"} == {"failed"}
-    (text,) = (one for one in sentences(night) if "far from" in one)
-    before = np.concatenate([rows_of(day)["b"] for day in range(1, 9)])
-    medians = [np.median(scores) for scores in (before, rows_of(9)["b"] ** 0.5)]
-    assert (shown.reference_median, shown.median) == pytest.approx(medians, rel=0.02)
-    assert text == (
-        f"The scores of b are far from those of the last 8 nights: median "
-        f"{shown.reference_median:.3g} → {shown.median:.3g}; PSI {shown.psi:.3g}, above the limit "
-        "of 0.25. Since 9 Nov (1 night)."
-    )
-    (gate,) = (one for one in night.gates if not one.passed)
-    assert (gate.condition, gate.reason) == (FAILED, f"b: {finding.number:.3g}")
-    write(10, b=rows_of(10)["b"] ** 0.5)
-    (finding,) = (one for one in run(10, exit_code=3).findings if one.kind == "drift")
-    assert (finding.nights, str(finding.since)) == (2, on(9))
-
-
-def test_limits__of_nights_and_rows__are_those_of_the_configuration() -> None:
-    write(9)
-    configure("nights = 3\n")
-    assert drift_of(run(9), "b").nights == 3
-    configure("", ("min_rows = 200", "min_rows = 50000"))
-    assert {one.verdict for one in run(9).drift} == {"not judged"}
-    configure("nights = 0\n")
-    assert run(9).drift == ()
+def told(night: Night, exit_code: int) -> Iterator[str]:
+    """What is found of the scores and columns of a night."""
+    yield f"{night.date.day}: {night.status}, exit {exit_code}"
+    yield from sentences(night)
+    yield from (f"gate {one.text}: {one.reason}" for one in night.gates if not one.passed)
+    yield from night.notes
+    usual = [one for one in night.drift if one.verdict == "same" and one.out_of_range >= 0]
+    yield f"same: {', '.join(f'{one.name} {one.slice} {one.nights}' for one in usual)}"
+    for one in (one for one in night.drift if one not in usual):
+        yield (
+            f"{one.name} {one.slice} {one.verdict}: {one.nights} nights of {one.reference_rows} "
+            f"and {one.reference_nulls} null; {one.rows} rows, {one.nulls} null, {one.distinct} "
+            f"distinct; {one.reference_median:.3g} → {one.median:.3g}, mode "
+            f"{one.reference_mode_share:.3g} → {one.mode_share:.3g}, PSI {one.psi:.3g}, KS "
+            f"{one.ks:.3g}, outside {one.out_of_range:.3g}"
+        )
     with History("history.db", readonly=True) as history:
-        assert history.state(kept()[-1].date, "drift") is None
+        yield from () if history.state(night.date, "drift") else ("no state of drift",)
+    for step in next_steps(night):
+        if step.finding.kind == "drift":
+            output(*shlex.split(step.command)[1:])  # it runs
+            yield step.command
+
+
+@pytest.mark.parametrize("case", cases("drift"), ids=str)
+def test_nights__with_changed_scores_or_columns__say_what_drifted(case: Case) -> None:
+    """Lines such as `9-10 usual` are nights; others are of the configuration from there on."""
+    config, found, before = CONFIG, [], ""
+    for line in case.given:
+        days, _, change = line.partition(" ")
+        if line == "with columns":
+            shutil.move("columns.db", "history.db")
+        elif line.startswith(("- ", "+ ")):
+            assert line[0] == "-" or before in config
+            config, before = config.replace(before, change) if line[0] == "+" else config, change
+        elif not days[0].isdigit():
+            config += f"{line}\n"
+        else:
+            Path("nightly.toml").write_text(config)
+            no_labels = ["--no-labels"] * change.startswith("no labels, ")
+            first, *last = map(int, days.split("-"))
+            for day in range(first, (last or [first])[0] + 1):
+                columns = CHANGES[change.removeprefix("no labels, ")](rows_of(day))
+                write(day, **columns | dict.fromkeys(["click"] * len(no_labels)))
+                outcome = nightly("--date", on(day), *no_labels)
+                assert outcome.exit_code in (0, 3, 4), outcome.output
+                (night,) = (one for one in kept() if one.date.day == day)
+                found += told(night, outcome.exit_code)
+    case.check(found)
 
 
 def test_slices__of_few_rows_are_left_out__and_the_smallest_of_many(
@@ -352,79 +372,8 @@ def test_young_history__is_not_judged() -> None:
     ]  # fmt: skip
 
 
-def test_scores_outside_of_0_to_1__fail__where_they_never_were() -> None:
-    score = rows_of(9)["b"].copy()
-    score[:40] = -5.0
-    write(9, b=score)
-    night = run(9, exit_code=3)
-    assert drift_of(night, "b").out_of_range == 40 / ROWS
-    (finding,) = (one for one in night.findings if one.condition == "scores outside [0, 1]")
-    assert finding.number == 40 / ROWS
-    assert sentences(night)[0].startswith(
-        "2% of the scores of b are outside [0, 1]; most of the last 8 nights had none."
-    )
-    # Again, until it is usual.
-    write(10, b=score)
-    assert drift_of(run(10, exit_code=3), "b").out_of_range == 40 / ROWS
-    for day in range(1, 10):
-        write(day, b=5 * rows_of(day)["b"])
-    backfill(1, 9)
-    assert math.isnan(drift_of(kept()[8], "b").out_of_range)
-
-
-def test_dead_slice__is_named_once() -> None:
-    rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", 0.04, rows["b"]))
-    night = run(9, exit_code=3)
-    assert drift_of(night, "b", "slot=side").verdict == "failed"
-    assert drift_of(night, "b", "slot=side").distinct == 1
-    assert [one.kind for one in night.findings if one.slice == "slot=side"] == ["scores"]
-
-
-def test_nulls_and_default_values__are_shown_before_and_after() -> None:
-    score = rows_of(9)["b"].copy()
-    score[: ROWS // 4] = 0.04
-    write(9, b=pa.array(score, mask=np.arange(ROWS) % 10 == 9), click=None)
-    night = run(9, "--no-labels", exit_code=3)
-    one = drift_of(night, "b")
-    assert (one.nulls, one.reference_nulls) == (ROWS // 10, 0)
-    assert one.mode_share == pytest.approx(0.25, abs=0.01)
-    assert one.reference_mode_share < 0.02
-    text = next(text for text in sentences(night) if "far from" in text)
-    assert re.search("nulls 0% → 10%, most frequent value 1.*% → 25%; PSI", text)
-    # Nothing can be evaluated without labels.
-    assert next_steps(night) == []
-
-
-@pytest.mark.usefixtures("of_columns")
-def test_jump_of_nulls__fails_the_night_before_labels_come__all_rows_alone() -> None:
-    rows = rows_of(9)
-    broken = {"a": with_nulls(rows["a"], 0.4), "price": with_nulls(rows["price"], 0.95)}
-    write(9, **broken, click=None)
-    night = run(9, "--no-labels", exit_code=3)
-    found = {one.score: one for one in night.findings}
-    assert found.keys() == {"a", "price"}
-    one = drift_of(night, "a")
-    share = broken["a"].null_count / ROWS
-    assert (one.verdict, one.psi < 0.1, one.nulls) == ("failed", True, share * ROWS)
-    assert (found["a"].condition, found["a"].slice) == ("change of nulls > 0.1", "all")
-    assert (found["a"].number, found["a"].limit) == (share, 0.1)
-    assert (
-        f"{100 * share:.3g}% of the scores of a are null, and 0% on the last 8 nights; the change "
-        "is above the limit of 10%. Since 9 Nov (1 night)."
-    ) in sentences(night)
-    # So few numbers are left that they are not compared.
-    assert drift_of(night, "price").verdict == "failed"
-    gate = night.gates[-1]
-    assert gate.reason == "; ".join(f"{name}: {found[name].number:.3g}" for name in ("a", "price"))
-    # It is no usual night.
-    write(10)
-    night = run(10)
-    assert (drift_of(night, "a").nights, drift_of(night, "b").nights) == (8, 9)
-
-
 def test_drift__in_the_json__is_that_of_the_night() -> None:
-    write(9, b=power(0.5, "side")(rows_of(9)))
+    write(9, **power(0.5, "side")(rows_of(9)))
     assert nightly("--date", on(9), "--json", "out.json").exit_code == 3
     # All rows drifted, which explains the slices.
     failed = [one.slice for one in kept()[-1].drift if one.verdict == "failed"]
@@ -435,60 +384,6 @@ def test_drift__in_the_json__is_that_of_the_night() -> None:
     assert sorted(found, key=str) == sorted(wanted, key=str)
     assert [one["by"] for one in content["drift"]][:3] == [None, None, "slot"]
     assert content["drift"][2]["median"] > content["drift"][2]["reference_median"]
-
-
-# ---- the next step ------------------------------------------------------------------------------
-
-SOURCE = f"logs/{on(9)}.parquet --group user --label click"
-
-
-def steps_of(night: Night) -> list[str]:
-    commands = [step.command for step in next_steps(night) if step.finding.kind == "drift"]
-    for command in commands:
-        output(*shlex.split(command)[1:])
-    return commands
-
-
-def test_next_step__shows_the_deciles_of_a_model() -> None:
-    rows = rows_of(9)
-    write(9, b=power(0.7, "side")(rows))
-    assert steps_of(run(9, exit_code=3)) == [
-        f"fastrank-eval curve calibration {SOURCE} --score b --where \"slot = 'side'\""
-    ]
-    score = rows["b"].copy()
-    score[:40] = -5.0
-    write(9, b=score)
-    assert steps_of(run(9, exit_code=3)) == [
-        f"fastrank-eval evaluate {SOURCE} --score b --measures AUC --where 'b < 0 or b > 1'"
-    ]
-
-
-@pytest.mark.usefixtures("of_columns")
-def test_next_step__shows_the_model_by_a_column() -> None:
-    configure('columns = ["big price", "new"]\n')
-    price = rows_of(9)["price"]
-    write(9, **{"big price": price * 3, "new": np.full(ROWS, True)})
-    of = f"fastrank-eval evaluate {SOURCE} --score a --measures GAUC --by"
-    assert sorted(steps_of(run(9, exit_code=3))) == [
-        f"{of} '\"big price\":quantile10'", f"{of} new",
-    ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("of_columns")
-def test_next_step__of_fewer_nulls__and_of_nulls_of_a_slice() -> None:
-    configure('columns = ["nulls"]\n', ALLOWED)
-    rows = rows_of(9)
-    # A third of a slice: less than the limit on all rows.
-    write(9, nulls=rows["price"], b=with_nulls(rows["b"], 0.3, rows["slot"] == "side"))
-    night = run(9, exit_code=3)
-    failed = {(one.score, one.slice) for one in night.findings if one.condition}
-    assert failed == {("nulls", "all"), ("b", "slot=side")}
-    assert [(one.score, one.slice) for one in night.findings if not one.condition] == [("b", "all")]
-    of = f"fastrank-eval evaluate {SOURCE} --score"
-    assert steps_of(night) == [
-        f"{of} a --measures GAUC --by nulls:quantile10 --unretrieved allow",
-        f"{of} b --measures GAUC --by b:quantile10 --unretrieved allow --where \"slot = 'side'\"",
-    ]
 
 
 # ---- columns ------------------------------------------------------------------------------------
@@ -522,54 +417,6 @@ def test_columns__are_compared_like_scores__in_the_pass_of_the_night(
     assert slices == {"all", "slot=side", "slot=top"}
     told = "The values of gaps are far from those of the last 8 nights: median"
     assert told in "".join(sentences(night))
-
-
-@pytest.mark.usefixtures("of_columns")
-@pytest.mark.parametrize(
-    "content,why",
-    [
-        (None, "no column 'price'."),
-        (["dear"] * ROWS, "must be columns of numbers, got 'price' of type string"),
-    ],
-)
-def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
-    for day in (9, 10):
-        write(day, price=content)
-        night = run(day, exit_code=3)
-        one = drift_of(night, "price")
-        assert (one.rows, one.nulls, one.distinct, one.verdict) == (ROWS, ROWS, 0, "failed")
-        assert drift_of(night, "b").verdict == "same"
-        assert night.values
-        (finding,) = (one for one in night.findings if one.kind == "drift")
-        assert (finding.score, finding.slice, finding.condition) == ("price", "all", "no numbers")
-        assert sentences(night)[0].startswith(
-            "There are no values of price; the last 8 nights had some."
-        )
-        assert any(
-            note.startswith("drift: 'price' is gone: ") and why in note for note in night.notes
-        )
-        assert next_steps(night) == []
-    write(11)
-    assert drift_of(run(11), "price").verdict == "same"
-
-
-@pytest.mark.usefixtures("of_columns")
-def test_column__that_is_gone_in_a_night_without_rows__is_noted() -> None:
-    rows = {name: values[:0] for name, values in rows_of(9).items() if name != "price"}
-    parquet.write_table(pa.table(rows), f"logs/{on(9)}.parquet")
-    night = run(9, exit_code=4)
-    assert (night.quality.rows, night.drift) == (0, ())
-    (note,) = (note for note in night.notes if "gone" in note)
-    assert note.startswith("drift: 'price' is gone: ")
-
-
-def test_columns__of_a_night_sorted_by_scores() -> None:
-    rows = rows_of(9)
-    order = np.lexsort((-rows["a"], rows["user"]))
-    write(9, **{name: values[order] for name, values in rows.items()})
-    one_score = ('scores = ["a", "b"]\nbaseline = "a"', 'scores = ["a"]')
-    configure(PRICE, ("[slices]", 'order = "sorted"\n[slices]'), one_score)
-    assert drift_of(run(9), "price").median == pytest.approx(np.median(rows["price"]), rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -698,68 +545,6 @@ score_type = "float32"
 
 
 # ---- the nights compared with -------------------------------------------------------------------
-
-
-def test_reference__has_sound_nights_only__the_last_few() -> None:
-    write(9, **{name: values[:40] for name, values in rows_of(9).items()})
-    configure("nights = 5\n[quality]\nmin_rows = 100\n")
-    assert run(9, exit_code=4).status == "data_quality"
-    write(10)
-    assert {one.reference_rows for one in run(10).drift if one.by is None} == {5 * ROWS}
-
-
-def test_night_that_failed__is_no_reference__until_the_change_lasts() -> None:
-    def changed(day: int) -> None:
-        write(day, b=rows_of(day)["b"] ** 0.5)
-
-    changed(9)
-    run(9, exit_code=3)
-    write(10)
-    one = drift_of(run(10), "b")
-    assert (one.nights, one.verdict) == (8, "same")
-    assert drift_of(kept()[-1], "a").nights == 9
-    for day in range(11, 18):
-        changed(day)
-    backfill(11, 17, exit_code=3)
-    found = [drift_of(night, "b") for night in kept()[10:]]
-    assert {(one.nights, one.verdict) for one in found} == {(9, "failed")}
-    # Seven nights: it is the usual distribution now.
-    for day in range(18, 20):
-        changed(day)
-        one = drift_of(run(day), "b")
-        assert (one.nights, one.verdict) == (day - 11, "same")
-    write(20)
-    assert drift_of(run(20, exit_code=3), "b").verdict == "failed"
-
-
-def test_slice_that_failed__is_left_out_alone() -> None:
-    write(9, b=power(0.7, "side")(rows_of(9)))
-    run(9, exit_code=3)
-    write(10)
-    found = {one.slice: one.nights for one in run(10).drift if one.name == "b"}
-    assert found == {"all": 9, "slot=side": 8, "slot=top": 9}
-
-
-def test_constant_night_of_a_young_history__is_no_reference() -> None:
-    write(3, b=np.full(ROWS, 0.04))
-    nightly("--date", on(3), "-q")
-    assert kept()[2].drift[1].verdict == "not judged"
-    write(9)
-    assert drift_of(run(9), "b").nights == 7
-
-
-def test_reference__has_the_same_condition_and_expression() -> None:
-    scores = ('scores = ["a", "b"]', 'scores = { a = "a", c = "b * 1" }')
-    path = '"logs/{date}.parquet"'
-    found = []
-    for day, change in enumerate(
-        [("", ""), ("", ""), ("b * 1", "b * 2"), (path, path + '\nwhere = "price > 1"')], start=9
-    ):
-        configure("", scores, *([change] if change[0] else []))
-        write(day)
-        night = run(day)
-        found.append((drift_of(night, "a").nights, drift_of(night, "c").nights))
-    assert found == [(8, 0), (9, 1), (10, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(

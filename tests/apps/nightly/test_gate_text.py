@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,7 @@ from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
-from tests.support.nightly_runs import adjust, kept, nightly, on
 from tests.support.sample_nights import month
-
-GATES = """[gates]
-fail_if = ["GAUC delta_ci_high < -0.01", "GAUC[*] < 0.1", "rows < 5"]
-fail_if_yesterday = ["GAUC delta_ci_high < -0.02"]
-"""
 
 
 def reason(night: Night, condition: str) -> str:
@@ -69,38 +62,6 @@ def test_difference_in_all_slices__names_the_largest_certain_ones() -> None:
     assert [text.partition(": ")[0] for text in named[:5]] == [
         f"ctr_wide, {label}" for label in worst[:5]
     ]
-
-
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    """The rows of the 15th, and no row of the 16th."""
-    adjust(nightly_folder, GATES)
-    assert nightly("--date", on(15), "-q").exit_code == 0
-    return nightly_folder
-
-
-def test_night_without_rows__says_so_once__and_fails_as_before(folder: Path) -> None:
-    outcome = nightly("--date", on(16))
-    assert outcome.exit_code == 4
-    assert outcome.stdout.count("no rows") == 1
-    assert "  The night has no rows, so its gates cannot be judged.\n" in outcome.stdout
-    assert "gate failed" not in outcome.stdout
-    night = kept()[-1]
-    assert night.status == "data_quality"
-    assert [(gate.passed, gate.reason == NO_ROWS) for gate in night.gates] == [
-        (False, True),
-        (False, True),
-        (False, False),  # a gate on the number of rows is judged
-        (False, True),
-    ]
-
-
-def test_night_without_rows__and_without_limits__is_a_regression_by_its_gates(folder: Path) -> None:
-    adjust(folder, "[quality]\nmin_rows = 0\nmin_groups = 0\n")
-    outcome = nightly("--date", on(16))
-    assert outcome.exit_code == 3
-    assert kept()[-1].status == "regression"
-    assert outcome.stdout.count("no rows") == 1
 
 
 def test_provisional_night_without_rows__says_so_once() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,7 @@ from fastrank_eval.apps.nightly.run import NightRun, keep_provisional
 from fastrank_eval.apps.nightly.run import nightly as run_night
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
 from tests.support.nightly_runs import dump, everything, kept, nightly
+from tests.support.transcripts import Case, cases
 
 ROWS = 400
 CONFIG = """
@@ -77,10 +80,6 @@ def write(number: int, late: float = 0.0, day: dt.date | None = None, **columns:
     parquet.write_table(table, f"logs/{day or day_of(number)}.parquet")
 
 
-def due_nights(config: NightlyConfig, now: dt.datetime) -> list[dt.date]:
-    return list(run.due_nights(config, now))
-
-
 def configure(text: str = "", after: str = "3d") -> NightlyConfig:
     Path("nightly.toml").write_text(CONFIG.replace("3d", after) + text)
     return read_config("nightly.toml")
@@ -110,12 +109,62 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("value,hours", [("3d", 72), ("36h", 36), ("366d", 8784), ("8784h", 8784)])
-def test_labels_complete_after__days_or_hours(value: str, hours: int) -> None:
-    assert configure(after=value).labels_complete_after == dt.timedelta(hours=hours)
+#: What a night has in place of its rows, by name.
+CHANGES: dict[str, dict[str, Any]] = {
+    "": {},
+    "late": {"late": 0.6},
+    "half late": {"late": 0.5},
+    "without a click": {"late": 1.0},
+    "late, b dead": {"late": 0.6, "b": np.full(ROWS, 0.5)},
+    "no labels": {"click": None},
+}
+
+
+def told(night: Night) -> Iterator[str]:
+    """What the delay of its labels does to a night."""
+    yield f"{night.date.day}: {status_name(night)}, {' '.join(sorted(kinds(night))) or 'no value'}"
+    yield from label_delay_texts(night)
+    yield from (f"gate {one.text}: {one.passed}, {one.reason}" for one in night.gates)
+    yield from night.notes
+    yield from (f"finding {one.kind}" for one in night.findings)
+
+
+@pytest.mark.parametrize("case", cases("label_delay"), ids=str)
+def test_nights__before_and_after_their_labels_come__say_so(case: Case) -> None:
+    """Lines such as `0 at 5.5` judge a night hours after its end; others are configuration."""
+    config, found, before = CONFIG, [], ""
+    for line in case.given:
+        first, _, rest = line.partition(" ")
+        if first in "-+":
+            assert first == "-" or before in config
+            config, before = config.replace(before, rest) if first == "+" else config, rest
+            continue
+        Path("nightly.toml").write_text(config)
+        at, _, more = rest.removeprefix("at ").partition(", ")
+        if first == "write":
+            number, _, change = rest.partition(" ")
+            write(int(number), **CHANGES[change])  # type: ignore[arg-type]
+        elif first == "due":
+            days = run.due_nights(read_config("nightly.toml"), morning(0, float(at)))
+            found.append(f"due {' '.join(str(date.day) for date in days)}".rstrip())
+        elif first == "keep":
+            kept_now = keep_provisional(read_config("nightly.toml"), day_of(int(rest)), "no file.")
+            found.append(f"kept {kept_now.notes if kept_now else 'no night'}")
+        elif first.isdigit():
+            now, labels = morning(int(first), float(at)), more != "no labels"
+            (done,) = run_night(
+                read_config("nightly.toml"), day_of(int(first)), now=now, labels=labels
+            )
+            for night in (done.night, *done.again):
+                found += told(night)
+        else:
+            config += f"{line}\n"
+    case.check(found)
 
 
 def test_night__is_provisional_until_its_labels_are_complete() -> None:
+    assert run.due_nights(configure(), morning(9)) == {}
+    assert not Path("history.db").exists()
     write(0)
     end = morning(0, 72)
     for now, provisional in ((end - dt.timedelta(seconds=1), True), (end, False)):
@@ -158,15 +207,6 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     assert dump() == lines
 
 
-def test_night_judged_again__without_a_value_before_and_now__names_none() -> None:
-    write(0, late=1.0)  # no click: GAUC is undefined
-    judge(0, morning(0))
-    (text,) = label_delay_texts(judge(0, morning(4)).night)
-    assert text == "judged again with complete labels: was provisional"
-    write(0)
-    assert "GAUC of a – → 0." in label_delay_texts(judge(0, morning(4)).night)[0]
-
-
 def test_gates__of_a_provisional_night__fail_so_far() -> None:
     write(0, late=0.6)
     night = judge(0, morning(0), '[gates]\nfail_if = "GAUC < 0.99"\n').night
@@ -180,27 +220,6 @@ def test_gates__of_a_provisional_night__fail_so_far() -> None:
     assert "Last 3 days: `R.p` (" in strip
     assert "`p` provisional" in strip
     assert "(provisional)</title>" in page([replace(night, date=day_of(-1)), night])
-
-
-def test_gates__without_labels_fail_a_provisional_night() -> None:
-    write(0, late=0.6)
-    measures = 'fail_if = ["GAUC < 0.99", "rows < 500"]\n'
-    night = judge(0, morning(0), f"[gates]\n{measures}").night
-    assert [gate.passed for gate in night.gates] == [True, False]
-    assert (night.status, status_name(night)) == ("regression", "Regression, provisional")
-    night = judge(0, morning(0), '[gates]\nprovisional = "fail"\nfail_if = "GAUC < 0.99"\n').night
-    assert ([gate.passed for gate in night.gates], night.status) == ([False], "regression")
-    night = judge(0, morning(0), "[quality]\nmin_rows = 500\n").night
-    assert (night.status, status_name(night)) == ("data_quality", "Data quality, provisional")
-    write(0, late=0.6, b=np.full(ROWS, 0.5))
-    night = judge(0, morning(0)).night
-    assert (night.status, night.findings[0].kind) == ("regression", "scores")
-    # A judgement that fails is named when the night is judged again.
-    write(0)
-    night = judge(0, morning(3)).night
-    assert label_delay_texts(night)[0].startswith(
-        "judged again with complete labels: was regression, provisional; GAUC of a"
-    )
 
 
 def test_quality__of_a_provisional_night_is_that_without_labels() -> None:
@@ -263,32 +282,6 @@ def test_provisional_nights__of_the_same_age_are_compared() -> None:
         assert with_compositions(again, history).compositions == ()
 
 
-@pytest.mark.parametrize("hours,compared", [(11.5, True), (11.6, False), (-0.6, False)])
-def test_provisional_nights__of_other_ages_are_not_compared(hours: float, compared: bool) -> None:
-    write(0)
-    write(1)
-    judge(0, morning(0))
-    night = judge(1, morning(1, hours), '[gates]\nfail_if_yesterday = "GAUC delta < 9"\n').night
-    assert ("yesterday" in kinds(night)) == compared
-    if not compared:
-        note, *others = sorted(night.notes)
-        assert note.startswith("not compared with yesterday: the labels of 2026-11-02 were ")
-        assert [other[:21] for other in others] == ["the night is not over"] * (hours < 0)
-        assert night.gates[0].reason.startswith("not judged: the labels of 2026-11-02 were")
-
-
-def test_complete_and_provisional_night__are_not_compared() -> None:
-    for number in range(3):
-        write(number)
-    judge(0, morning(9))
-    night = judge(1, morning(1)).night
-    reason = "the labels of 2026-11-02 are complete, and those of this night are not"
-    assert night.notes == (f"not compared with yesterday: {reason}",)
-    night = judge(2, morning(9)).night
-    reason = "the labels of 2026-11-03 are not complete"
-    assert night.notes == (f"not compared with yesterday: {reason}",)
-
-
 def test_later_complete_night__is_compared_again() -> None:
     gates = '[gates]\nfail_if_yesterday = "GAUC delta < 9"\nfail_if = "GAUC < 0.1"\n'
     for number in (0, 1, 7):
@@ -315,72 +308,6 @@ def test_later_complete_night__is_compared_again() -> None:
     assert [line for line in dump() if line not in lines and '"state"' in line] == []
     # No further run compares them again.
     assert judge(0, morning(12), gates).again == ()
-
-
-def test_later_night__of_other_measures_stays_as_it_is() -> None:
-    write(0)
-    write(1)
-    judge(0, morning(0))
-    judge(1, morning(9))
-    Path("nightly.toml").write_text(CONFIG.replace('["GAUC", "LogLoss"]', '["GAUC"]'))
-    outcome = run_night(read_config("nightly.toml"), day_of(0), now=morning(9))[0]
-    assert outcome.again == ()
-    assert kinds(stored(1)) == {"baseline"}
-
-
-def test_due_nights__are_provisional_and_complete_now() -> None:
-    for number in range(3):
-        write(number, late=0.6)
-        judge(number, morning(number))
-    config = configure()
-    assert due_nights(config, morning(0, 71.9)) == []
-    assert due_nights(config, morning(0, 72)) == [day_of(0)]
-    assert due_nights(config, morning(2, 72)) == [day_of(0), day_of(1), day_of(2)]
-    assert due_nights(replace(config, history=Path("none.db")), morning(9)) == []
-    assert not Path("none.db").exists()
-    assert due_nights(replace(config, report="other"), morning(9)) == []
-    judge(0, morning(3))
-    assert due_nights(config, morning(3)) == []
-
-
-def test_due_nights__without_the_key_any_more__are_all_provisional_ones() -> None:
-    for number, has_labels in enumerate((True, False)):
-        write(number, late=0.6)
-        judge(number, morning(number), labels=has_labels)
-    Path("nightly.toml").write_text(CONFIG.replace('labels_complete_after = "3d"\n', ""))
-    config = read_config("nightly.toml")
-    write(2)
-    run_night(config, day_of(2), now=morning(2), labels=False)
-    # Without the key, a night without labels waits for a run of its date.
-    assert due_nights(config, morning(2)) == [day_of(0), day_of(1)]
-    assert keep_provisional(config, day_of(1), "no file.") is not None
-    assert due_nights(config, morning(7, 23)) == [day_of(0), day_of(1)]
-    assert due_nights(config, morning(8, 0)) == [day_of(0)]
-    write(0)
-    assert nightly("--date", str(day_of(2)), "-q").exit_code == 0
-    assert [night.provisional for night in kept()] == [False, True, False]
-    assert stored(0).judged_before is not None
-    assert nightly("--date", str(day_of(1)), "-q").exit_code == 0
-    assert due_nights(config, morning(9)) == []
-
-
-def test_due_night__that_cannot_be_judged_is_tried_for_a_week() -> None:
-    write(0, late=0.6)
-    judge(0, morning(0))
-    early, config = stored(0), configure()
-    # It was not tried as yet: no run came for long.
-    assert due_nights(config, morning(90)) == [day_of(0)]
-    night = keep_provisional(config, day_of(0), "no file.")
-    assert night is not None
-    assert night.notes == ("not judged again with complete labels: no file",)
-    assert keep_provisional(config, day_of(0), "no file.") is None
-    assert night_dict(stored(0)) == night_dict(replace(early, notes=night.notes))
-    assert due_nights(config, morning(9, 23)) == [day_of(0)]
-    assert due_nights(config, morning(10, 0)) == []
-    judge(0, morning(20))
-    assert stored(0).notes == ()
-    assert keep_provisional(config, day_of(0), "no file.") is None
-    assert keep_provisional(config, day_of(5), "no file.") is None
 
 
 def test_rows_that_are_gone__leave_the_night_as_it_is() -> None:
@@ -412,52 +339,6 @@ def test_slow_run__does_not_replace_complete_numbers() -> None:
     with pytest.raises(HistoryError, match="another run has judged the night later"):
         judge(0, morning(2))
     assert dump() == before
-
-
-def test_night_without_labels__is_due_and_judged_with_them() -> None:
-    write(0, click=None)
-    early = judge(0, morning(0), labels=False).night
-    assert (early.status, early.has_labels, early.provisional) == ("provisional", False, True)
-    text = "judged without labels; labels are complete on 6 Nov, 00:00 UTC"
-    assert text in night_lines(early)
-    assert "run the night again" not in night_lines(early)
-    assert due_nights(configure(), morning(3)) == [day_of(0)]
-    write(1)
-    night = judge(1, morning(9)).night
-    assert night.notes == ("not compared with yesterday: 2026-11-02 was judged without labels",)
-    write(0)
-    outcome = judge(0, morning(9))
-    assert label_delay_texts(outcome.night) == [
-        "judged again with complete labels: was provisional; without labels"
-    ]
-    assert [each.date for each in outcome.again] == [day_of(1)]
-    # One of before the key was set is due too.
-    write(2, click=None)
-    config = replace(configure(), labels_complete_after=None)
-    night = run_night(config, day_of(2), now=morning(2), labels=False)[0].night
-    assert (night.status, night.provisional) == ("fine", False)
-    assert due_nights(configure(), morning(9)) == [day_of(2)]
-    write(2)
-    assert judge(2, morning(9)).night.judged_before is not None
-
-
-def test_changes__have_no_provisional_nights() -> None:
-    gates = '[gates]\nalarm = "sequence"\n'
-    for number in range(8):
-        write(number, late=0.5 * (number % 2))
-        judge(number, morning(number), gates)
-    night = stored(7)
-    assert night.gates[0].reason == "not judged: the labels of this night are not complete"
-    assert night.status == "provisional"
-    # A complete night has no earlier nights to learn from, and no change since the night before.
-    write(8)
-    night = judge(8, morning(8, 100), gates).night
-    assert night.gates[0].reason == "not judged: history has 0 of the 14 nights that levels need"
-    assert night.findings == ()
-    for number in range(3):
-        judge(number, morning(9), gates)
-    night = judge(8, morning(8, 100), gates).night
-    assert night.gates[0].reason == "not judged: history has 3 of the 14 nights that levels need"
 
 
 def test_week__says_which_nights_are_provisional() -> None:
