@@ -38,9 +38,20 @@ def on(day: int) -> str:
     return f"2026-11-{day:02d}"
 
 
+def days(text: str) -> range:
+    """The days of a text such as 3, or 3-5."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def kept(path: str = "history.db") -> list[Night]:
     with History(path, readonly=True) as history:
         return history.read()
+
+
+def kept_on(day: int) -> Night:
+    (night,) = (night for night in kept() if night.date.day == day)
+    return night
 
 
 def dump(but: str = "") -> list[str]:

@@ -16,7 +16,7 @@ import math
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,23 @@ class Case:
                 if not isinstance(node, ast.Expr):
                     break
         return "\n".join(found).splitlines()
+
+    def steps(self, text: str, pattern: str) -> Iterator[tuple[str, str]]:
+        """Yield the lines that begin with a pattern, each with the text as it is by then.
+
+        Other lines change the text: see `edited`; what is not replaced is added.
+        """
+        before = ""
+        for line in self.given:
+            if line.startswith("- "):
+                before = line[2:]
+                assert before in text
+            elif line.startswith("+ "):
+                text = text.replace(before, line[2:])
+            elif re.match(pattern, line):
+                yield text, line
+            else:
+                text += f"{line}\n"
 
     def check(self, found: Iterable[str]) -> None:
         """Compare what is told, or write it."""

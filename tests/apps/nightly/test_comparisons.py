@@ -16,7 +16,7 @@ from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines
 from fastrank_eval.apps.nightly.text import meaning, outcome_of
-from tests.support.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
+from tests.support.nightly_runs import CONFIG, adjust, days, dump, kept, kept_on, nightly, on
 from tests.support.nights import a_night
 from tests.support.sample_nights import month
 from tests.support.transcripts import Case, cases
@@ -38,21 +38,12 @@ def said_of(night: Night, exit_code: int) -> Iterator[str]:
 @pytest.mark.parametrize("case", cases("comparisons"), ids=str)
 def test_nights__say_what_they_are_compared_with(folder: Path, case: Case) -> None:
     """Lines such as `2-3` are nights; others are of the configuration from there on."""
-    config, found, before = CONFIG, [], ""
-    for line in case.given:
-        if line.startswith(("- ", "+ ")):
-            assert line[0] == "-" or before in config
-            config = config.replace(before, line[2:]) if line[0] == "+" else config
-            before = line[2:]
-        elif not line[0].isdigit():
-            config += f"{line}\n"
-        else:
-            Path("nightly.toml").write_text(config)
-            first, *last = map(int, line.split("-"))
-            for day in range(first, (last or [first])[0] + 1):
-                exit_code = nightly("--date", on(day), "-q").exit_code
-                (night,) = (one for one in kept() if one.date.day == day)
-                found += said_of(night, exit_code)
+    found: list[str] = []
+    for config, line in case.steps(CONFIG, r"\d"):
+        Path("nightly.toml").write_text(config)
+        for day in days(line):
+            exit_code = nightly("--date", on(day), "-q").exit_code
+            found += said_of(kept_on(day), exit_code)
     case.check(found)
 
 

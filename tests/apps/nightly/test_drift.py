@@ -30,7 +30,7 @@ from fastrank_eval.io.source import Source
 from fastrank_eval.stats.binned_scores import BinnedScores
 from tests.support.commands import output
 from tests.support.html_elements import told_by
-from tests.support.nightly_runs import dump, kept, nightly, on
+from tests.support.nightly_runs import days, dump, kept, kept_on, nightly, on
 from tests.support.transcripts import Case, cases
 
 ROWS = 2000
@@ -145,7 +145,7 @@ def of_columns(folder: None) -> None:
 def run(day: int, *options: str, exit_code: int = 0) -> Night:
     outcome = nightly("--date", on(day), *options)
     assert outcome.exit_code == exit_code, outcome.output
-    return next(night for night in kept() if night.date.day == day)
+    return kept_on(day)
 
 
 def drift_of(night: Night, score: str, slice_: str = "all") -> NightDrift:
@@ -327,27 +327,20 @@ def told(night: Night, exit_code: int) -> Iterator[str]:
 @pytest.mark.parametrize("case", cases("drift"), ids=str)
 def test_nights__with_changed_scores_or_columns__say_what_drifted(case: Case) -> None:
     """Lines such as `9-10 usual` are nights; others are of the configuration from there on."""
-    config, found, before = CONFIG, [], ""
-    for line in case.given:
-        days, _, change = line.partition(" ")
+    found: list[str] = []
+    for config, line in case.steps(CONFIG, r"with columns|\d"):
+        Path("nightly.toml").write_text(config)
         if line == "with columns":
             shutil.move("columns.db", "history.db")
-        elif line.startswith(("- ", "+ ")):
-            assert line[0] == "-" or before in config
-            config, before = config.replace(before, change) if line[0] == "+" else config, change
-        elif not days[0].isdigit():
-            config += f"{line}\n"
-        else:
-            Path("nightly.toml").write_text(config)
-            no_labels = ["--no-labels"] * change.startswith("no labels, ")
-            first, *last = map(int, days.split("-"))
-            for day in range(first, (last or [first])[0] + 1):
-                columns = CHANGES[change.removeprefix("no labels, ")](rows_of(day))
-                write(day, **columns | dict.fromkeys(["click"] * len(no_labels)))
-                outcome = nightly("--date", on(day), *no_labels)
-                assert outcome.exit_code in (0, 3, 4), outcome.output
-                (night,) = (one for one in kept() if one.date.day == day)
-                found += told(night, outcome.exit_code)
+            continue
+        dates, _, change = line.partition(" ")
+        no_labels = ["--no-labels"] * change.startswith("no labels, ")
+        for day in days(dates):
+            columns = CHANGES[change.removeprefix("no labels, ")](rows_of(day))
+            write(day, **columns | dict.fromkeys(["click"] * len(no_labels)))
+            outcome = nightly("--date", on(day), *no_labels)
+            assert outcome.exit_code in (0, 3, 4), outcome.output
+            found += told(kept_on(day), outcome.exit_code)
     case.check(found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
+from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.run import NightRun, keep_provisional
 from fastrank_eval.apps.nightly.run import nightly as run_night
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
@@ -117,6 +116,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "without a click": {"late": 1.0},
     "late, b dead": {"late": 0.6, "b": np.full(ROWS, 0.5)},
     "no labels": {"click": None},
+    "half unknown": {"click": pa.array(np.zeros(ROWS, np.int8), mask=np.arange(ROWS) < 200)},
 }
 
 
@@ -125,40 +125,39 @@ def told(night: Night) -> Iterator[str]:
     yield f"{night.date.day}: {status_name(night)}, {' '.join(sorted(kinds(night))) or 'no value'}"
     yield from label_delay_texts(night)
     yield from (f"gate {one.text}: {one.passed}, {one.reason}" for one in night.gates)
-    yield from night.notes
+    yield from (*night.quality.flags, *night.notes)
+    yield f"rows {night.quality.volume_drift:.3g}, CTR {night.quality.ctr_drift:.3g} from before"
+    yield f"{night.quality.nulls.get('click', 0)} unknown, limits {night.conventions['quality']}"
     yield from (f"finding {one.kind}" for one in night.findings)
 
 
 @pytest.mark.parametrize("case", cases("label_delay"), ids=str)
 def test_nights__before_and_after_their_labels_come__say_so(case: Case) -> None:
     """Lines such as `0 at 5.5` judge a night hours after its end; others are configuration."""
-    config, found, before = CONFIG, [], ""
-    for line in case.given:
+    found: list[str] = []
+    for text, line in case.steps(CONFIG, r"(write|due|keep|week|\d+) "):
+        Path("nightly.toml").write_text(text)
+        config = read_config("nightly.toml")
         first, _, rest = line.partition(" ")
-        if first in "-+":
-            assert first == "-" or before in config
-            config, before = config.replace(before, rest) if first == "+" else config, rest
-            continue
-        Path("nightly.toml").write_text(config)
         at, _, more = rest.removeprefix("at ").partition(", ")
         if first == "write":
             number, _, change = rest.partition(" ")
             write(int(number), **CHANGES[change])  # type: ignore[arg-type]
         elif first == "due":
-            days = run.due_nights(read_config("nightly.toml"), morning(0, float(at)))
-            found.append(f"due {' '.join(str(date.day) for date in days)}".rstrip())
+            dates = run.due_nights(config, morning(0, float(at)))
+            found.append(f"due {' '.join(str(date.day) for date in dates)}".rstrip())
         elif first == "keep":
-            kept_now = keep_provisional(read_config("nightly.toml"), day_of(int(rest)), "no file.")
-            found.append(f"kept {kept_now.notes if kept_now else 'no night'}")
-        elif first.isdigit():
+            again = keep_provisional(config, day_of(int(rest)), "no file.")
+            found.append(f"kept {again.notes if again else 'no night'}")
+        elif first == "week":
+            with History("history.db", readonly=True) as history:
+                night = with_periods(stored(int(rest)), history)
+            found += [f"week of {len(night.period_nights['week'])} nights", *night.period_notes]
+        else:
             now, labels = morning(int(first), float(at)), more != "no labels"
-            (done,) = run_night(
-                read_config("nightly.toml"), day_of(int(first)), now=now, labels=labels
-            )
+            (done,) = run_night(config, day_of(int(first)), now=now, labels=labels)
             for night in (done.night, *done.again):
                 found += told(night)
-        else:
-            config += f"{line}\n"
     case.check(found)
 
 
@@ -220,40 +219,6 @@ def test_gates__of_a_provisional_night__fail_so_far() -> None:
     assert "Last 3 days: `R.p` (" in strip
     assert "`p` provisional" in strip
     assert "(provisional)</title>" in page([replace(night, date=day_of(-1)), night])
-
-
-def test_quality__of_a_provisional_night_is_that_without_labels() -> None:
-    limits = (
-        "[quality]\nmax_ctr_drift = 3\nmin_coverage = 0.9\nmax_single_class_share = 0.1\n"
-        "max_null_share = 0.1\nmax_volume_drift = 3\n"
-    )
-    for number in range(6):
-        write(number)
-        judge(number, morning(number, 100), limits)
-    late = pa.array(np.zeros(ROWS, np.int8), mask=np.arange(ROWS) < 200)
-    write(6, click=late)
-    Path("nightly.toml").write_text(
-        CONFIG.replace("[slices]", 'unjudged = "allow"\n[slices]') + limits
-    )
-    config = read_config("nightly.toml")
-    early = run_night(config, day_of(6), now=morning(6))[0].night
-    assert early.quality.nulls["click"] == 200
-    assert (early.quality.flags, early.status) == ((), "provisional")
-    assert math.isnan(early.quality.ctr_drift)
-    assert "max_ctr_drift" not in early.conventions["quality"]
-    final = run_night(config, day_of(6), now=morning(6, 100))[0].night
-    assert final.status == "data_quality"
-    assert {flag.partition(" ")[0] for flag in final.quality.flags} == {"coverage", "share", "CTR"}
-
-
-def test_ctr_of_provisional_nights__is_no_reference() -> None:
-    for number in range(6):
-        write(number)
-        judge(number, morning(number))
-    write(6)
-    quality = judge(6, morning(6, 100)).night.quality
-    assert quality.volume_drift == 0
-    assert math.isnan(quality.ctr_drift)
 
 
 def test_provisional_nights__of_the_same_age_are_compared() -> None:
@@ -339,21 +304,6 @@ def test_slow_run__does_not_replace_complete_numbers() -> None:
     with pytest.raises(HistoryError, match="another run has judged the night later"):
         judge(0, morning(2))
     assert dump() == before
-
-
-def test_week__says_which_nights_are_provisional() -> None:
-    for number in range(3):
-        write(number)
-        judge(number, morning(number, 5.5 if number else 100))
-    with History("history.db", readonly=True) as history:
-        night = with_periods(stored(2), history)
-        why = "the labels of 2026-11-03, 2026-11-04 are not complete"
-        assert night.period_notes == tuple(
-            f"week and month: {text}" for text in (why, NO_INTERVALS)
-        )
-        assert len(night.period_nights["week"]) == 3
-        notes = with_periods(stored(0), history).period_notes
-        assert notes == (f"week and month: {NO_INTERVALS}",)
 
 
 def ago(days: int) -> dt.date:
