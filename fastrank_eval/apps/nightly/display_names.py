@@ -29,13 +29,6 @@ def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
     )
 
 
-def _display_names(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
-    """Map computed measures to their names on a night, where they differ."""
-    if any(_is_clustered(each) for each in requested):
-        return {}
-    return {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
-
-
 def with_display_names(night: Night, requested: Sequence[Measure], evaluation: Evaluation) -> Night:
     """Rename measures to display names, and list the requested names.
 
@@ -48,7 +41,8 @@ def with_display_names(night: Night, requested: Sequence[Measure], evaluation: E
     evaluation : Evaluation
         The run of the night.
     """
-    shown = _display_names(requested, evaluation.plan.measures)
+    used = () if any(map(_is_clustered, requested)) else evaluation.plan.measures
+    shown = {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
     computed = {
         shown.get(name, name): shown.get(text, text)
         for name, text in evaluation.meta.requested.items()

@@ -54,10 +54,11 @@ def columns(table: str) -> dict[str, str]:
 def rows_of(table: str, night: Night, records: Iterable[object]) -> list[list[Any]]:
     """Convert the values or differences of a night to rows of their table."""
     names = ["by" if name == "slicing" else name for name in [*columns(table)][3:]]
+    columns_of = ((getattr(record, name) for name in names) for record in records)
     return [
         [night.date.isoformat(), night.label, place]
-        + [_column(getattr(record, name)) for name in names]
-        for place, record in enumerate(records)
+        + [to_json(value) if isinstance(value, Mapping) else value for value in row]
+        for place, row in enumerate(columns_of)
     ]
 
 
@@ -68,10 +69,6 @@ def record_of(table: str, row: Sequence[Any]) -> Any:
     if "dropped" in values:
         values["dropped"] = _parsed(values["dropped"])
     return from_plain(_RECORDS[table], values)
-
-
-def _column(value: Any) -> Any:
-    return to_json(value) if isinstance(value, Mapping) else value
 
 
 #: Many values share the groups that they leave out.

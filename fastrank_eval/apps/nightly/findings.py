@@ -127,10 +127,8 @@ def undefined_findings(night: Night) -> list[Finding]:
     ]
 
 
-def with_since(
-    date: dt.date, findings: Iterable[Finding], earlier: Sequence[Night]
-) -> list[Finding]:
-    """Add the first date and the number of nights to findings.
+def with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:
+    """Add the first date and the number of nights to a finding.
 
     Nights of rows that did not pass the checks, and nights that did not judge a gate, neither end
     nor begin a row of nights. The former count if they have the finding.
@@ -139,11 +137,23 @@ def with_since(
     ----------
     date : datetime.date
         The date of the night.
-    findings : iterable of Finding
+    finding : Finding
     earlier : sequence of Night
         The latest first.
     """
-    return [_with_since(date, finding, earlier) for finding in findings]
+    if finding.compared == "before":
+        return finding
+    failed = 0
+    for night in earlier:
+        same = next((one for one in night.findings if one.key == finding.key), None)
+        if night.status == "data_quality":
+            failed += same is not None
+        elif same is not None:
+            nights = 1 + failed + same.nights
+            return replace(finding, since=same.since, nights=nights)
+        elif finding.condition not in night.gates_not_judged:
+            break
+    return replace(finding, since=date, nights=1)
 
 
 def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -293,22 +303,6 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
     return next((number for number in numbers if number is not None), math.nan)
 
 
-def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:
-    if finding.compared == "before":
-        return finding
-    failed = 0
-    for night in earlier:
-        same = next((one for one in night.findings if one.key == finding.key), None)
-        if night.status == "data_quality":
-            failed += same is not None
-        elif same is not None:
-            nights = 1 + failed + same.nights
-            return replace(finding, since=same.since, nights=nights)
-        elif finding.condition not in night.gates_not_judged:
-            break
-    return replace(finding, since=date, nights=1)
-
-
 #: The fewest movements for a usual movement, and the number of deviations that are usual.
 _MIN_MOVEMENTS, _DEVIATIONS = 7, 4.0
 #: A wide difference, as a share of the value of the baseline (for AUC and GAUC: less 0.5).
@@ -396,7 +390,7 @@ def _worse_than_baseline(
         change = Finding("change", score=key[0], slice=ALL, measure=key[1])
         change = change.with_numbers(now[key], difference)
         change = replace(change, base=now[base_key].value)
-        (change,) = with_since(night.date, [change], before)
+        change = with_since(night.date, change, before)
         usual_deltas = _usual_deltas(key, base_key, change.since or night.date, oldest, read)
         usual = usual_movement(usual_deltas)
         if math.isnan(usual):

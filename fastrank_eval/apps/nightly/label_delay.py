@@ -26,12 +26,9 @@ from fastrank_eval.apps.nightly.night import (
     Settings,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, day_text, reads_measures
-from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
-#: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.
 #: Provisional nights are compared if the ages of their labels differ by at most this share of the
 #: time until labels are complete.
 _AGE_SHARE = 1 / 12
@@ -170,7 +167,7 @@ def with_earlier_judgement(
     if stored is None or night.provisional:
         return night, states
     if stored.provisional or (night.labels_complete is not None and not stored.has_labels):
-        values = [(v.score, v.measure, v.value) for v in stored.values if v.slice == ALL]
+        values = [(v.score, v.measure, v.value) for v in stored.overall]
         before: EarlierJudgement | None = EarlierJudgement(stored.status, tuple(values))
         content = provisional_content(stored) if stored.values else None
     else:
@@ -298,14 +295,11 @@ def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:
 def _changes(night: Night, before: EarlierJudgement) -> list[str]:
     """Format the first measure of each model before and after."""
     old = {(score, measure): value for score, measure, value in before.values}
-
-    def is_defined(value: MeasureValue) -> bool:
-        key = value.score, value.measure
-        return key in old and not (math.isnan(old[key]) and math.isnan(value.value))
-
     return [
-        f"{night.name_of(v.measure)} of {v.score} {amount(old[v.score, v.measure], _DIGITS)} "
-        f"→ {amount(v.value, _DIGITS)}"
-        for v in night.values
-        if v.slice == ALL and v.measure in night.measures[:1] and is_defined(v)
+        f"{night.name_of(v.measure)} of {v.score} {amount(was, _DIGITS)} → "
+        f"{amount(v.value, _DIGITS)}"
+        for v in night.overall
+        if v.measure in night.measures[:1]
+        and (was := old.get((v.score, v.measure))) is not None
+        and not (math.isnan(was) and math.isnan(v.value))
     ]

@@ -509,9 +509,10 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     if quality.rows:
         findings += gate_findings(night, judged_gates)
         findings += [*score_findings(night, evaluated.few_scores), *drift_findings]
-    findings = with_since(night.date, findings, before) + alarm_findings
     if quality.rows and not night.provisional:
-        findings += with_since(night.date, undefined_findings(night), before)
+        findings += undefined_findings(night)
+    findings = [with_since(night.date, each, before) for each in findings] + alarm_findings
+    if quality.rows and not night.provisional:
         findings += changes(night, config.gates, history, before)
     reached = {
         # Numbers of rows that did not pass the checks do not describe the models.

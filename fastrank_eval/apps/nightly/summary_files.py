@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -50,8 +50,6 @@ _INTERVAL = ("se", "ci_low", "ci_high")
 _GROUPS = ("effective_groups", "groups", "groups_used")
 _VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
-_FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
-_CALIBRATION_FIELDS = (*(field.name for field in fields(NightCalibration)), "name")
 _COMPOSITION_FIELDS = ("by", "difference", "within", "composition", "remainder")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
@@ -109,10 +107,11 @@ def night_dict(
     """
 
     def named(
-        record: MeasureValue | NightDifference | NightCalibration | Finding, names: Sequence[str]
+        record: MeasureValue | NightDifference | NightCalibration | Finding,
+        names: Sequence[str] = (),
     ) -> dict[str, Any]:
-        values = {"measure": record.measure, "name": night.name_of(record.measure)}
-        return {key: values.get(key, getattr(record, key, None)) for key in names}
+        values = asdict(record) | {"name": night.name_of(record.measure)}
+        return {key: values[key] for key in names or values}
 
     complete, before = night.labels_complete, night.judged_before
     content = {
@@ -187,7 +186,7 @@ def night_dict(
         },
         "period_notes": night.period_notes,
         "notes": night.notes,
-        "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
+        "findings": [named(one) for one in night.findings],
         "next_steps": [
             named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
             for step in next_steps(night)
@@ -198,7 +197,7 @@ def night_dict(
         ],
         "quality": asdict(night.quality),
         "drift": [asdict(one) for one in ordered_drift(night)],
-        "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
+        "calibration": [named(one) for one in night.calibration],
         "sources": night.sources,
         "command": night.command,
         "version": night.version,

@@ -262,8 +262,6 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
         "first": first,
         "second": second,
         "different": different,
-        "provisional": [night.date for night in (first, second) if night.provisional],
-        "failed": [night.date for night in (first, second) if night.status == "data_quality"],
         "tables": tables,
         "level": confidence_text(second),
     }
