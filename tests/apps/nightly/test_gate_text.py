@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
+from fastrank_eval.apps.nightly.compare_nights import EarlierNight, JudgedGate, gate_outcomes
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
 from fastrank_eval.apps.nightly.label_delay import gate_so_far
@@ -17,9 +17,14 @@ from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
 from tests.support.sample_nights import month
 
 
-def reason(night: Night, condition: str) -> str:
+def judged_by(night: Night, condition: str) -> JudgedGate:
     none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
     (judged,) = gate_outcomes(night, settings("gates", fail_if=(condition,)), none)
+    return judged
+
+
+def reason(night: Night, condition: str) -> str:
+    judged = judged_by(night, condition)
     assert not judged.outcome.passed
     first = by_importance(gate_findings(night, [judged]))[0]
     worst = judged.failures[0]
@@ -106,13 +111,11 @@ def test_gate_of_every_slice__leaves_out_and_names_slices_without_numbers() -> N
     )
     night = replace(night, values=values)
     slices = len({v.slice for v in values}) - 1
-    none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
-    (judged,) = gate_outcomes(night, settings("gates", fail_if=("GAUC[*] < 0",)), none)
+    judged = judged_by(night, "GAUC[*] < 0")
     left_out = f"{first} (all_negative), 1 of {slices} slices"
     assert judged.outcome == GateOutcome("GAUC[*] < 0", True, f"not judged in part: {left_out}")
     assert not_judged(replace(night, gates=(judged.outcome,)))[-1].endswith(f"in part: {left_out}")
-    (judged,) = gate_outcomes(night, settings("gates", fail_if=("GAUC[*] < 2",)), none)
-    assert judged.outcome.reason.endswith(f"; not judged in part: {left_out}")
+    assert reason(night, "GAUC[*] < 2").endswith(f"; not judged in part: {left_out}")
 
 
 def test_finding_of_a_corrected_p_value__has_that_of_the_gate() -> None:
@@ -123,8 +126,6 @@ def test_finding_of_a_corrected_p_value__has_that_of_the_gate() -> None:
                 verdict="not significant")
         if d == one else d for d in night.compared
     ))  # fmt: skip
-    none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
     condition = f"worse({one.score}:{one.measure})"
-    (judged,) = gate_outcomes(night, settings("gates", fail_if=(condition,)), none)
-    (finding,) = gate_findings(night, [judged])
+    (finding,) = gate_findings(night, [judged_by(night, condition)])
     assert (finding.p_adjusted, finding.verdict) == (0.04, "worse")

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDifference
-from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, top_changes
+from fastrank_eval.apps.nightly.page_rows import TopChanges, top_changes
 from fastrank_eval.apps.nightly.summary_files import night_dict
 from tests.support.nights import a_night
-from tests.support.sample_nights import BROKEN, MODELS, month
 
 
 def change(
@@ -74,17 +73,3 @@ def test_moved__gates_of_every_form(changes: dict[str, str], alarmed: bool) -> N
     found = top_changes(night_of(*SIDE, findings=(replace(FAILED, **changes),)))
     (side,) = (one for one in found if one.difference.slice == "slot=side")
     assert side.alarmed == alarmed
-
-
-def test_moved__beside_the_baseline_and_since__are_told_apart() -> None:
-    found = top_changes(night_of(*SIDE, change("slot=side", "GAUC", 3, "worse", "yesterday")))
-    kinds = [one.difference.kind for one in found if one.difference.slice == "slot=side"]
-    assert sorted(kinds) == ["baseline", "yesterday"]
-
-
-def test_moved__a_slice_broken_in_every_measure__is_one() -> None:
-    since = [one for one in changed_slices(month()[-1]) if one.difference.kind != "baseline"]
-    of = [(one.difference.slice, one.difference.score) for one in since]
-    assert of[0] == (BROKEN, MODELS[1])
-    assert len(of) == len(set(of))
-    assert since[0].others >= 2
