@@ -205,25 +205,18 @@ def test_criteria__are_all_tried_and_printed():
 # ---- the command line ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "log.parquet"
+def write_log() -> str:
     table = {"click": [1, 0, 1, 0, 0], "a": [0.9, 0.8, 0.7, 0.4, 0.1], "b": [1.0, 2, 3, 4, 5]}
-    parquet.write_table(pa.table(table), path)
-    return str(path)
+    parquet.write_table(pa.table(table), "log.parquet")
+    return "log.parquet"
 
 
 def told(*arguments: str):
     return run("threshold", *arguments, "-l", "click")
 
 
-def test_command__prints_a_threshold(log):
-    outcome = told(log, "-s", "a", "--by", "youden")
-    assert outcome.exit_code == 0, outcome.output
-    assert outcome.stdout.startswith("a: threshold 0.7, youden 1.66667\n  TP 2, FP 1, FN 0, TN 2\n")
-
-
-def test_command__writes_several_models_as_json_and_csv(log):
+def test_command__writes_several_models_as_json_and_csv(own_folder):
+    log = write_log()
     asked = (log, "-s", "a,b", "--by", "cost", "--costs", "fp=1, fn=5", "--pos", "0.2")
     as_json = told(*asked, "-f", "json")
     read = json.loads(as_json.stdout)
@@ -234,30 +227,6 @@ def test_command__writes_several_models_as_json_and_csv(log):
     as_csv = list(csv.DictReader(io.StringIO(told(*asked, "-f", "csv").stdout)))
     assert [["schema", *row] for row in as_csv] == [list(read[0])] * 2
     assert [row["tp"] for row in as_csv] == [str(one["tp"]) for one in read]
-
-
-def test_command__says_why_there_is_no_threshold(log):
-    outcome = told(log, "-s", "b", "--by", "precision", "--target", "0.9")
-    assert (outcome.exit_code, outcome.stdout) == (
-        0,
-        "b: no threshold by precision(target=0.9) (target_not_reached)\n",
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments,said",
-    [
-        (["--by", "best"], "best"),
-        (["--by", "cost", "--costs", "fp"], "write fp=1,fn=5"),
-        (["--by", "cost", "--costs", "fp=1,fp=2"], "'fp' twice"),
-        (["--by", "cost", "--costs", "miss=1"], "'miss'"),
-    ],
-)
-def test_command__refuses_wrong_input_with_code_2(log, arguments, said):
-    outcome = told(log, "-s", "a", *arguments)
-    assert outcome.exit_code == 2
-    assert said in outcome.output
-    assert outcome.stdout == ""
 
 
 def test_command__knows_every_criterion():
