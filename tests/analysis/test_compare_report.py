@@ -148,22 +148,6 @@ def test_differences_of_no_named_model__are_those_of_every_candidate(comparison)
     assert comparison.check("GAUC delta < -0.5", "AUC delta_ci_low < -0.5")
 
 
-@pytest.mark.parametrize(
-    "condition, said",
-    [
-        ("old:GAUC delta < 0", "GAUC has no delta: it is the baseline"),
-        ("new:KS delta_se < 0", "delta_se of KS is undefined (has no standard error)"),
-        ("new:AUC wins < 0", "wins of AUC(se='clustered') is undefined"),
-        ("GAUC[slot=7] delta < 0", "the result has no slice 'slot=7'"),
-        ("RR delta < 0", "RR is none of the measures"),
-    ],
-)
-def test_what_cannot_be_told__fails(comparison, condition, said) -> None:
-    verdict = comparison.check(condition)
-    assert not verdict
-    assert said in str(verdict)
-
-
 # ---- the command ---------------------------------------------------------------------------------
 
 OPTIONS = ["-g", "user", "-l", "click", "-s", "old,new", "-b", "old"]

@@ -17,13 +17,13 @@ from fastrank_eval import (
     ArgumentError,
     ColumnError,
     FastRankEvalError,
-    UndefinedError,
     testing,
 )
 from fastrank_eval.measures import measure
 from tests.oracles.measures import Row, classes, oracle, pooled, resolved
 from tests.strategies import EVERY_KIND
 from tests.support.tables import evaluate, table_of
+from tests.support.transcripts import answers
 
 
 def lines(result) -> dict[str, dict]:
@@ -252,18 +252,6 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("order", ["auto", "scattered"])
-@pytest.mark.parametrize("text", ["nDCG", "AP", "GAUC", "GAUC(single_class='error')"])
-def test_undefined__as_an_error_names_measure_group_and_reason(text, order):
-    table = table_of(MIXED, pa.int8())
-    reason = "all_negative" if "GAUC" in text else "no_relevant"
-    for batch_rows in (1, 2, None):
-        with pytest.raises(UndefinedError) as refused:
-            evaluate(table, text, undefined="error", order=order, batch_rows=batch_rows)
-        for fragment in (text.partition("(")[0], "group=1", reason):
-            assert fragment in str(refused.value)
-
-
 # ---- weights -------------------------------------------------------------------------------------
 
 
@@ -340,3 +328,6 @@ with threading._shutdown_locks_lock:  # as a thread that starts holds it
     left.close()
 """
     assert subprocess.run([sys.executable, "-c", left], timeout=60, check=False).returncode == 0
+
+
+test_answers = answers(globals())

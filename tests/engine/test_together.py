@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval import ArgumentError, ColumnError, OrderError, UndefinedError
+from fastrank_eval import ArgumentError, ColumnError, OrderError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine import run as engine
 from fastrank_eval.engine.evaluator import SHARED
 from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.run import Evaluation, run_together
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
 
@@ -263,21 +264,6 @@ def test_equal_arguments__need_not_be_one_object() -> None:
     run_together([first, second.replace(group=["user", "slot"])])
 
 
-@pytest.mark.parametrize("order", ["auto", "scattered"])
-def test_faults__of_the_second_label_are_named(order: str) -> None:
-    table, fine = log_of(7), {"label": "click", "measures": "RR"}
-    cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"label": "cart"}, ColumnError, r"label column 'cart' is null in 77 row\(s\)"),
-        ({"label": "country"}, ColumnError, "country"),
-        ({"label": "ordr"}, ColumnError, "'ordr'.*'order'"),
-        ({"label": "order", "undefined": "error"}, UndefinedError, "undefined for the group user="),
-        ({"label": "order", "measures": "LogLoss", "score": "age"}, ColumnError, "probability"),
-    ]
-    for part, error, message in cases:
-        with pytest.raises(error, match=message):
-            run_together(requests(table, (fine, {"measures": "AP", **part}), order=order))
-
-
 @pytest.mark.parametrize("first", ["order", "number"])
 def test_nan_scores__are_found_for_every_request(first: str) -> None:
     scores = log_of(7)["pctr"].to_numpy().copy()
@@ -317,3 +303,6 @@ def test_columns__are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parts.append({"label": "order", "measures": "AP", "score": ["pctr"]})
     run_together(requests(shuffled(log_of(7)), tuple(parts), order="scattered"))
     assert sorted(seen) == ["click", "order", "pctr", "pcvr"]
+
+
+test_answers = answers(globals())

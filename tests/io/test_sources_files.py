@@ -17,7 +17,6 @@ from tests.support.source_files import (
     read,
     write_file,
     write_ipc,
-    write_parquet,
     write_stream,
 )
 from tests.support.transcripts import answers
@@ -103,17 +102,6 @@ def test_types__that_differ_between_files_are_promoted_exactly(
         source = open_source(paths)
         assert source.schema.field("x").type == common
         assert read(source, "x") == {"x": left.cast(common).to_pylist() + right.cast(common).to_pylist()}  # noqa: E501  # fmt: skip
-
-
-@pytest.mark.parametrize("lacking", [0, 1, 2])
-def test_missing_column_in_one_file__is_named_before_reading(tmp_path: Path, lacking: int) -> None:
-    for number in range(3):
-        write_parquet(
-            tmp_path / f"{number}.parquet", [1], "lable" if number == lacking else "label"
-        )
-    source = open_source(tmp_path)
-    with pytest.raises(SourceError, match=rf"'label' is missing in '.*{lacking}\.parquet'.*lable"):
-        source.batches(["label"])
 
 
 def test_csv__types_nulls_and_nan(tmp_path: Path) -> None:

@@ -132,24 +132,6 @@ def test_hive__partition_keys_become_columns(tmp_path: Path) -> None:
     assert read(source, "day") == {"day": [1, 1, 2, 10, 10]}
 
 
-@pytest.mark.parametrize("inside", [5, 6])
-def test_hive__column_of_a_file_with_the_name_of_its_folder__is_refused(
-    tmp_path: Path, inside: int
-) -> None:
-    write_parquet(tmp_path / "user=4" / "a.parquet", [1, 2], name="score")
-    (tmp_path / "user=5").mkdir()
-    path = tmp_path / "user=5" / "b.csv"
-    path.write_text(f"score,user\n3,{inside}\n")
-    message = r"Column 'user' must come from one place, got a column of .*b\.csv' and its folder"
-    for name in (str(tmp_path), str(path), f"{tmp_path}/*/*"):
-        source = open_source(name)
-        with pytest.raises(SourceError, match=f"{message} 'user=5'; leave the column out"):
-            source.batches(["score", "user"])
-    with pytest.raises(SourceError, match=message):
-        open_source(path, where=f"user = {inside}")
-    assert read(open_source(tmp_path), "score") == {"score": [1, 2, 3]}
-
-
 def test_hive__key_that_some_files_lack(tmp_path: Path) -> None:
     write_parquet(tmp_path / "day=1" / "a.parquet", [1])
     write_parquet(tmp_path / "loose.parquet", [2])

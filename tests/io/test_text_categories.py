@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SourceError
+from fastrank_eval._lib.errors import ArgumentError, SourceError
+from tests.support.transcripts import answers
 
 ASKED: dict[str, Any] = {
     "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1
@@ -71,34 +72,12 @@ def test_classes__are_text_where_scores_name_them(tmp_path: Path) -> None:
         assert fe.evaluate_classes(path, scores=scores, **asked).value("Accuracy") == 2 / 3
 
 
-@pytest.mark.parametrize(
-    "apart",
-    [{"group": "z"}, {"item": "z"}, {"by": "z"}, {"measures": "FieldRCE(field='z')"}],
-)
-@pytest.mark.parametrize(
-    "number,asked",
-    [
-        ("label", {"label": "z"}),
-        ("score", {"score": "z"}),
-        ("weight", {"weight": "z"}),
-        ("group weight", {"measures": "GAUC(weight='z')"}),
-        ("by 'z:0.5'", {"by": "z:0.5"}),
-        ("by 'z:quantile2'", {"by": "z:quantile2"}),
-        ("by 'z:width2'", {"by": "z:width2"}),
-    ],
-)
-def test_one_column_in_two_parts__names_the_remedy(
-    tmp_path: Path, apart: dict[str, str], number: str, asked: dict[str, str]
-) -> None:
-    joined = {name: [apart[name], asked[name]] for name in apart.keys() & asked.keys()}
-    said = rf"^{number}: must be a column of numbers, got 'z', .*; write the numbers to a column"
-    with pytest.raises(FastRankEvalError, match=said):
-        fe.evaluate(write(tmp_path / "x.csv", ["0", "1"]), **{**ASKED, **apart, **asked, **joined})
-
-
 def test_text__does_not_join_the_numbers_of_other_files(tmp_path: Path) -> None:
     paths = [str(write(tmp_path / "x.csv", ["7"])), str(tmp_path / "y.parquet")]
     pq.write_table(pa.table({"user": ["a"], "z": [7], "click": [1], "pctr": [0.5]}), paths[1])
     with pytest.raises(SourceError, match=r"'z' is int64 in .*: cast the integers to string"):
         slices(paths)
     assert fe.evaluate(paths, **ASKED, where="z = 7").meta.rows == 3
+
+
+test_answers = answers(globals())

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.errors import ArgumentError, MergeError, SourceError
 from fastrank_eval.trec import read_run
 from tests.support.transcripts import answers
 
@@ -76,35 +74,6 @@ def test_items__tie_in_the_order_of_their_text(tmp_path: Path) -> None:
     path.write_text("user,item,click,pctr\n1,9,1,0.5\n1,10,0,0.5\n")
     result = fe.evaluate(path, **{**ASKED, "measures": "RR"}, item="item", ties="item")
     assert result.value("RR") == 1.0  # '9' stands before '10' in descending order of text
-
-
-@pytest.mark.parametrize("where", ["user = 7", "user in (7, 8)", "user between 1 and 7"])
-def test_where__with_a_number__names_the_remedy(log: Path, where: str) -> None:
-    with pytest.raises(ArgumentError, match=r"'user' is string, and .* Write '[17]' in single qu"):
-        users_of(log, where=where)
-    assert users_of(log, where="user = '7'") == ["7"]
-    with pytest.raises(ArgumentError, match="quotes, which compares text: '10' is less than '9'"):
-        users_of(log, where="user > 9")
-    with pytest.raises(ArgumentError, match="Write 'true' in single quotes"):
-        users_of(log, where="user = true")
-    with pytest.raises(ArgumentError, match="values of its type: 'user' is string"):
-        users_of(log, where=pc.field("user") == 7)
-
-
-def test_join__with_integer_keys__names_the_remedy(log: Path, tmp_path: Path) -> None:
-    other = numbered(tmp_path / "other.parquet")
-    remedy = "Group and item columns of CSV and TSV files are text: cast the integers to string"
-    with pytest.raises(SourceError, match=f"'user' is int64 in .*other.*{remedy}"):
-        users_of([str(log), str(other)])
-    ours, theirs = (fe.evaluate(path, **ASKED, keep="groups") for path in (log, other))
-    with pytest.raises(ArgumentError, match=f"which are string in one .* int64 in .*{remedy}"):
-        ours.compare(theirs)
-    with pytest.raises(ArgumentError, match=remedy):
-        ours.state.compare(theirs.state)
-    with pytest.raises(MergeError, match=f"group key 'user' differs: int64 and string.*{remedy}"):
-        ours.state.merge(theirs.state)
-    again = fe.evaluate(log, **ASKED, where="user in ('7', '007')")
-    assert ours.compare(again).joined["both"] == 2
 
 
 def test_trec__ids_of_csv_files_are_text(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval import ArgumentError, ColumnError, UndefinedError
+from fastrank_eval import ArgumentError
 from fastrank_eval.measures import measure, registry
 from tests.engine.test_engine import bits, layouts
 from tests.engine.test_models import assert_as_alone
@@ -167,16 +166,6 @@ def test_labels__are_not_looked_at():
     assert bits(dropped) == bits(evaluate(kept))
 
 
-def test_a_group_that_covers_nothing__is_undefined():
-    table = covering_table([[Covering(1.0, frozenset())], [Covering(1.0, frozenset({0}))]])
-    result = evaluate(table, ["StRecall", "P_IA@1"])
-    for line in result.document()["results"]:
-        assert (line["value"], line["dropped"]) == (1.0, {"no_subtopics": 1})
-    assert evaluate(table, "StRecall", undefined="zero").value("StRecall") == 0.5
-    with pytest.raises(UndefinedError, match=r"group=0 \(no_subtopics\)"):
-        evaluate(table, "StRecall", undefined="error")
-
-
 @pytest.mark.parametrize(
     "text", ["alpha-nDCG@5", "ERR-IA(alpha=0.3)", "strec@5", "MAP-IA", "STREC"]
 )
@@ -278,21 +267,6 @@ def test_lists__of_one_size_and_single_numbers_and_nothing_at_all():
     assert evaluate({**table, "covers": single}, "P_IA@2").value("P_IA@2") == 0.5
     for nothing in (pa.nulls(3), pa.array([[], [], None], pa.list_(pa.null()))):
         assert math.isnan(evaluate({**table, "covers": nothing}, "P_IA@2").value("P_IA@2"))
-
-
-@pytest.mark.parametrize("bad", [-1, 64, 2**40, None])
-def test_number_that_is_no_subtopic__names_row_and_value(tmp_path, bad):
-    covers = pa.array([[0], [1, bad], [], [bad]], pa.list_(pa.int64()))
-    table = pa.table({"group": [0] * 4, "label": [1] * 4, "score": [1.0] * 4, "covers": covers})
-    pq.write_table(table, tmp_path / "a.parquet")
-    pq.write_table(table, tmp_path / "b.parquet")
-    with pytest.raises(ColumnError) as refusal:
-        evaluate(tmp_path, "StRecall")
-    told = str(refusal.value)
-    assert "'covers' (list<" in told
-    assert "in 4 row(s), first in row 1 " in told
-    assert f"value [1, {bad}]" in told
-    assert "a.parquet" in told
 
 
 test_answers = answers(globals())

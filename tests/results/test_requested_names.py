@@ -232,20 +232,6 @@ def test_nightly__gates_on_each_name__do_not_depend_on_the_other() -> None:
     assert {name: values[requested[name]] for name in order} == {n: alone(n) for n in order}
 
 
-def test_explain__other_tools_names__prints_what_was_asked_for() -> None:
-    columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
-    found = fe.explain(LOG, profile="catboost", measures="NDCG@2,MAP,AP@1", **columns)
-    assert found.report().blocks[1].header[3:] == ["NDCG@2", "MAP", "AP@1"]
-    assert [(v["measure"], v["name"]) for v in found.document()["values"]] == [
-        ("nDCG@2", "NDCG@2"),
-        ("AP", "MAP"),
-        ("AP@1", "AP@1"),
-    ]
-    choices = [row[0] for row in found.report().blocks[1].rows]
-    assert {"undefined NDCG", "NDCG gain", "undefined AP"} <= set(choices)
-    assert "nDCG gain" in [choice["name"] for choice in found.document()["choices"]]
-
-
 def test_curve__other_tools_names__are_choices_and_measures_are_canonical() -> None:
     columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
     curve = fe.curve("k", LOG, measure=[fe.NDCG, "HR"], cutoffs=[1, 2], **columns)

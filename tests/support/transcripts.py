@@ -32,10 +32,19 @@ from fastrank_eval._lib import errors
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "told"
 
+
+def refusal(call: Callable[[], object]) -> str:
+    """The error of a call."""
+    with pytest.raises(fe.FastRankEvalError) as error:
+        call()
+    return f"{type(error.value).__name__}: {error.value}"
+
+
 #: What every case that is Python can name; errors by the names of their classes.
 NAMES = {**vars(errors), "dt": dt, "decimal": decimal, "functools": functools,
          "json": json, "math": math, "pickle": pickle, "re": re, "replace": replace, "Path": Path,
-         "np": np, "pl": pl, "pa": pa, "pq": pq, "fe": fe, "fastrank_eval": fe}  # fmt: skip
+         "np": np, "pl": pl, "pa": pa, "pq": pq, "fe": fe, "fastrank_eval": fe,
+         "refusal": refusal}  # fmt: skip
 
 
 @dataclass(frozen=True)
