@@ -306,68 +306,6 @@ def test_7__rows_without_a_label__are_counted_beside_thresholds(door: str) -> No
     assert told in text or '{"unjudged": {"rows": 37}}' in text
 
 
-@pytest.mark.parametrize("door", ["result", "state", "two results", "threshold"])
-def test_7__rows_left_out_are_rows_that_left(door: str) -> None:
-    rows = 60
-    log = {"user": [row // 3 for row in range(rows)], "click": [0.5, 1.0, 0.0] * 20,
-           "a": [None if row == 4 else row * 7 % 11 for row in range(rows)],
-           "b": [row * 5 % 13 for row in range(rows)]}  # fmt: skip
-    options: dict[str, Any] = {"label": "click", "unretrieved": "allow", "nan": "null"}
-
-    def found(score: Any, **more: Any) -> fe.Result:
-        return fe.evaluate(log, group="user", score=score, measures="GAUC,AUC", **options, **more)
-
-    if door == "threshold":
-        conventions: Any = fe.best_threshold(log, score="a", **options).meta.conventions  # type: ignore[union-attr]
-    elif door == "state":
-        conventions = found(["a", "b"], keep="state").state.result().meta.conventions
-    elif door == "result":
-        conventions = found(["a", "b"]).meta.conventions
-    else:
-        conventions = found("a").compare(found("b")).meta.conventions
-    assert "rows_left_out" not in conventions
-    if door != "threshold":
-        noted = conventions["rows_noted"]
-        assert noted["soft_labels"] == {"rows": 20}
-        assert noted["positives_not_retrieved"] == {"rows": 20, "by_model": {"a": 1, "b": 0}}
-
-
-COMMANDS = {
-    "evaluate": ["evaluate", "-g", "user", "-l", "click", "-s", "a,b"],
-    "evaluate labels": ["evaluate", "-g", "user", "-l", "click,order", "-s", "a,b"],
-    "evaluate, gate": ["evaluate", "-g", "user", "-l", "click", "-s", "a", "--fail-if", "GAUC < 1"],
-    "compare": ["compare", "-g", "user", "-l", "click", "-s", "a,b", "-b", "a"],
-    "compare labels": ["compare", "-g", "user", "-l", "click,order", "-s", "a,b", "-b", "a"],
-    "curve": ["curve", "roc", "-g", "user", "-l", "click", "-s", "a"],
-    "plot": ["plot", "roc", "-g", "user", "-l", "click", "-s", "a", "-o", "roc.svg"],
-    "threshold": ["threshold", "-l", "click", "-s", "a"],
-    "classes": ["classes", "-l", "click", "-s", "0=a,1=b"],
-    "explain": ["explain", "--profile", "sklearn", "-g", "user", "-l", "click", "-s", "a"],
-    "warmup": ["warmup", "-g", "user", "-l", "click", "-s", "a"],
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_10__a_command_without_rows_exits_with_2(name: str) -> None:
-    rows = {"user": [1, 1], "click": [0, 1], "order": [1, 0], "a": [0.2, 0.4], "b": [0.3, 0.1]}
-    parquet.write_table(pa.table(rows), "log.parquet")
-    parquet.write_table(pa.table(rows).slice(0, 0), "empty.parquet")
-    command, *options = COMMANDS[name]
-    for source, more, said in (
-        ("empty.parquet", [], "SOURCES: must have rows, got none"),
-        (
-            "log.parquet",
-            ["--where", "user = 9"],
-            "--where: must select rows, got none by 'user = 9'",
-        ),
-    ):
-        called = commands.run(command, *options, source, *more)
-        said = "SOURCES: must have rows, got none" if name == "warmup" else said
-        assert (called.exit_code, called.stdout) == (2, ""), called.output
-        assert said in called.stderr
-    assert not Path("roc.svg").exists()
-
-
 # --- TREC queries without results, zeros that hide a mistake (8, 9) ------------------------------
 
 
@@ -409,27 +347,15 @@ def test_13__two_measures_in_a_gate_are_two_families() -> None:
     assert "A gate that names two measures" in (DOCS / "reference" / "gates.md").read_text()
 
 
-def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request() -> None:
+def of_countries() -> dict[str, Any]:
+    """Make a log of five countries; India, with five of seven rows, has the smallest loss."""
     draws, sizes = np.random.default_rng(7), [400, 40, 40, 40, 40]
     user = np.repeat(np.arange(sum(sizes)), 6)
     country = np.repeat(np.array(["IN", "AT", "BE", "CH", "DK"]), np.array(sizes) * 6)
     click = (np.arange(len(user)) % 6 < 2).astype(int)
     base = click + draws.random(len(user)) / 2
-    # India, with five of seven rows, has the smallest loss.
     new = np.where(draws.random(len(user)) < np.where(country == "IN", 0.1, 0.5), 1 - base, base)
-    log = {"user": user, "country": country, "click": click, "base": base, "new": new}
-    columns = {"group": "user", "label": "click", "score": ["base", "new"], "baseline": "base"}
-    found = fe.compare(log, **columns, measures="GAUC", by="country")
-    (line,) = [one for one in str(found).splitlines() if one.startswith("new is worse in ")]
-    assert line.startswith("new is worse in country=IN: ")
-    assert "and 2 more" in str(found)
-    every = found.to_markdown(all_slices=True)
-    assert "more" not in every
-    assert all(f"country={one}: -" in every for one in ("IN", "AT", "BE", "CH", "DK"))
-    parquet.write_table(pa.table(log), "log.parquet")
-    arguments = ["log.parquet", "-g", "user", "-l", "click", "-s", "new,base", "-b", "base"]
-    told = commands.output("compare", *arguments, "-m", "GAUC", "--by", "country", "--all-slices")
-    assert " more" not in told
+    return {"user": user, "country": country, "click": click, "base": base, "new": new}
 
 
 def test_14__a_night_names_other_slices_by_their_rows() -> None:
@@ -640,65 +566,6 @@ def test_22__the_page_of_training_tells_xgboost_that_higher_is_better() -> None:
     (example,) = re.findall(r"xgboost\.train\(.*?\n\)", page, re.DOTALL)
     assert "early_stopping_rounds" in example
     assert "maximize=True" in example
-
-
-def test_19__readers_of_ir_measures_see_1000_ranks() -> None:
-    # One relevant document at rank 2. Of 1,000 ranks, as cwl_eval 1.0.12 has them.
-    qrels, run = {"1": {"a": 3, "b": 0}}, {"1": {"b": 2.0, "a": 1.0}}
-    seen = [math.prod(((i + 1) / (i + 2)) ** 2 for i in range(1, rank)) for rank in range(1, 1001)]
-    theirs = {
-        "INSQ(max_rel=3)": seen[1] / math.fsum(seen),
-        "NERR11(max_rel=3)": seen[1] / (seen[0] + seen[1]),
-        "RBP(p=0.999, rel=1)": 0.999 / math.fsum(0.999**i for i in range(1000)),
-    }
-    for text, value in theirs.items():
-        found = fe.trec.evaluate(qrels, run, [text], profile="ir_measures").value(text)
-        assert found == pytest.approx(value, abs=1e-12), text
-    without_end = fe.trec.evaluate(qrels, run, "INSQ", profile="trec_eval_10").value("INSQ")
-    assert without_end == pytest.approx(seen[1] / (4 * (math.pi**2 / 6 - 1)), abs=1e-12)
-
-
-def test_20__trec_evaluate_takes_the_options_of_the_command() -> None:
-    qrels = {"1": {"a": 2, "b": -1, "c": 1, "d": 0}, "2": {"a": 1, "b": 2}}
-    run = {query: {"b": 5.0, "x": 4.0, "c": 3.0, "a": 2.0, "d": 1.0} for query in qrels}
-    for options in ({"judged_only": True}, {"most": 2}, {"level": 2.0}, {"most": 3, "level": 2.0}):
-        for version in (9, 10):
-            report = fe.trec.trec_report(
-                qrels, run, measures="map,bpref", version=version, **options
-            )
-            found = fe.trec.evaluate(
-                qrels, {"one": run, "two": {}}, "map,bpref", profile=f"trec_eval_{version}",
-                complete=True, **options,
-            )  # fmt: skip
-            assert [found.value(name, "one") for name in ("map", "bpref")] == [*report.summary]
-            assert found.value("map", "two") == 0
-            assert next(iter(options.items())) in found.meta.conventions.items()
-    # A document of negative grade is left out of a condensed list, as with -J.
-    condensed = fe.trec.evaluate(qrels, run, "AP", judged_only=True).value("AP")
-    assert condensed > fe.trec.evaluate(qrels, run, "AP", unjudged="drop").value("AP")
-    with pytest.raises(fe.ArgumentError, match="most: must be a"):
-        fe.trec.evaluate(qrels, run, "AP", most=0)
-
-
-def test_23__a_plain_function_of_a_query_is_a_measure() -> None:
-    def first_hit(labels: list[float]) -> float:
-        return next((1 / rank for rank, label in enumerate(labels, 1) if label >= 1), 0.0)
-
-    def hit_share(labels: list[float], k: int | None) -> float:
-        return sum(label >= 1 for label in labels[:k]) / (k or len(labels))
-
-    log = sliced_log(new=1.0)
-    log["new"] = np.round(log["new"], 1)  # ties: the mean over their orders
-    fe.measure_of(first_hit, name="FirstHit")
-    share = fe.measure_of(hit_share, name="HitShare")
-    found = compared(log, measures=["FirstHit", share @ 3, "RR", "P@3"])
-    for own, ours in (("FirstHit", "RR"), ("HitShare@3", "P@3")):
-        for part in ("all", "slot=side"):
-            mine, theirs = (found.find(m, slice=part) for m in (own, ours))
-            numbers = ("value", "base_value", "se", "p_value", "wins", "ties")
-            for number in numbers:
-                assert getattr(mine, number) == pytest.approx(getattr(theirs, number)), number
-    assert found.check("worse(FirstHit)").passed == found.check("worse(RR)").passed
 
 
 #: Doors that show no interval with groups as clusters.
