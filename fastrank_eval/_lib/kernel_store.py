@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastrank_eval._lib.threads import file_text
+
 #: The first line of each file.
 _FORMAT = b"fastrank_eval kernel 1\n"
 
@@ -165,15 +167,7 @@ def numba_settings() -> str:
     if getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None):
         settings["NUMBA_BOUNDSCHECK"] = "1"
     lines = (f"{name}={value}" for name, value in sorted(settings.items()))
-    return "\n".join((*lines, _text(Path(".numba_config.yaml"))))
-
-
-def _text(file: Path) -> str:
-    """Return the text of a file, or an empty one if it cannot be read."""
-    try:
-        return file.read_text("utf-8", "replace") if file.is_file() else ""
-    except OSError:
-        return ""
+    return "\n".join((*lines, file_text(Path(".numba_config.yaml"))))
 
 
 def _machine() -> str:
@@ -184,7 +178,7 @@ def _machine() -> str:
     version = Path(numba.origin).with_name("_version.py") if numba and numba.origin else None
     return "\n".join(
         (
-            _text(version) if version else "",
+            file_text(version) if version else "",
             ".".join(map(str, llvm.llvm_version_info)),
             llvm.get_process_triple(),
             llvm.get_host_cpu_name(),

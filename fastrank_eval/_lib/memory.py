@@ -15,7 +15,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.threads import drop_free_arrays
+from fastrank_eval._lib.threads import drop_free_arrays, file_text
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -168,7 +168,7 @@ def _free() -> int:
     """Return the free bytes of the machine, or of the control group if fewer."""
     candidates = []
     if sys.platform == "linux":
-        table = _text("/proc/meminfo")
+        table = file_text("/proc/meminfo")
         if available := re.search(r"MemAvailable:\s+([0-9]+) kB", table):
             candidates.append(1024 * int(available[1]))
         # The limit of a container: the system can reclaim memory of file caches.
@@ -179,9 +179,9 @@ def _free() -> int:
                 "/sys/fs/cgroup/memory/memory.usage_in_bytes",
             ),
         ):
-            limit_text, used_text = _text(limit).strip(), _text(used).strip()
+            limit_text, used_text = file_text(limit).strip(), file_text(used).strip()
             if limit_text.isdigit() and used_text.isdigit():
-                stat = _text(str(Path(limit).with_name("memory.stat")))
+                stat = file_text(str(Path(limit).with_name("memory.stat")))
                 cached = re.search(r"^(?:total_)?inactive_file ([0-9]+)$", stat, re.MULTILINE)
                 reclaimable = int(cached[1]) if cached else 0
                 candidates.append(max(0, int(limit_text) - int(used_text) + reclaimable))
@@ -192,13 +192,5 @@ def _free() -> int:
 
 def _resident() -> int:
     """Return the bytes that this process uses now."""
-    pages = _text("/proc/self/statm").split()
+    pages = file_text("/proc/self/statm").split()
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 256 << 20
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:  # noqa: PTH123 - a Path takes twice as long
-            return file.read()
-    except OSError:
-        return ""

@@ -57,7 +57,7 @@ def _quota(control_groups: str, groups_of_process: str) -> float:
 
 def _quotas(control_groups: str, groups_of_process: str) -> Iterator[float]:
     """Yield how many processors each control group of this process may use."""
-    for line in _text(Path(groups_of_process)).splitlines() or ["0::/"]:
+    for line in file_text(Path(groups_of_process)).splitlines() or ["0::/"]:
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if not controllers:
@@ -69,15 +69,18 @@ def _quotas(control_groups: str, groups_of_process: str) -> Iterator[float]:
         # A container may see its own group as the root, but the name that it has outside.
         group = PurePosixPath(name.lstrip("/"))
         for folder in (group, *group.parents):
-            words = " ".join(_text(root / folder / file) for file in files).split()
+            words = " ".join(file_text(root / folder / file) for file in files).split()
             # Without a limit, a quota is "max" or -1.
             if len(words) == 2 and all(map(str.isdecimal, words)) and int(words[1]):
                 yield int(words[0]) / int(words[1])
 
 
-def _text(path: Path) -> str:
+def file_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file, or an empty one if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        # A Path takes twice as long.
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read()
     except OSError:
         return ""
 

@@ -167,13 +167,6 @@ _REMOTE_BUFFER = 1 << 23
 _MAX_REOPEN_ROWS = 1 << 17
 
 
-@contextmanager
-def open_parquet(file: File) -> Iterator[Any]:
-    """Open a file as a `pyarrow.parquet.ParquetFile`."""
-    with file.filesystem.open_input_file(file.path) as handle, _parquet(file, handle) as parquet:
-        yield parquet
-
-
 def _parquet(file: File, handle: pa.NativeFile, metadata: Any = None) -> Any:
     import pyarrow.parquet as papq
 
@@ -349,7 +342,8 @@ def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
     """Read the schema of a file, and its row count if the metadata has it."""
     with _reading(file):
         if file.format == "parquet":
-            with open_parquet(file) as parquet:
+            handle = file.filesystem.open_input_file(file.path)
+            with handle, _parquet(file, handle) as parquet:
                 return decode_names(parquet.schema_arrow), parquet.metadata.num_rows
         if file.format == "arrow":
             with _arrow(file) as (reader, _):

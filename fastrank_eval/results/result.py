@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from fastrank_eval.engine.records import (
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.totals import CalibrationTables, calibration_tables
-from fastrank_eval.measures import measure
+from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import (
     find_calibration,
@@ -442,7 +442,7 @@ class Result(Labelled):
         score = self._find_score(score)
         refuse_pooled(measure)
         # By position, because a key column may have the name of a measure. Measures come last.
-        texts = self._group_measures
+        texts = [text for text in self.measures if not measure_of(text).pooled]
         before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
         column = self.per_group.column(
             self.per_group.num_columns - before_last + texts.index(str(measure))
@@ -512,11 +512,6 @@ class Result(Labelled):
         if kind == "calibration":
             choices.setdefault("sampling_rate", self.meta.conventions["sampling_rate"])
         return curve_of(self, kind, rel, read_choices(kind, choices))
-
-    @cached_property
-    def _group_measures(self) -> list[str]:
-        """Texts of the measures that have a value per group."""
-        return [text for text in self.measures if not measure(text).pooled]
 
 
 def result_of(
