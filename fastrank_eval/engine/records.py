@@ -643,6 +643,7 @@ def group_records(
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        joined.values,
+        # Groups that were taken in an order lie in memory before models and measures.
+        np.ascontiguousarray(joined.values),
         joined.weights,
     )
