@@ -28,9 +28,8 @@ from fastrank_eval.apps.nightly.night import (
     Settings,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text
+from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text, where
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount
 from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 
@@ -111,7 +110,13 @@ def judge_alarms(
     if gates.alarm is None:
         return [], [], []
     condition = f'alarm = "{gates.alarm}"'
-    reason = _not_judged(night, gates.alarm_since)
+    reasons = {
+        f"alarm_since is {gates.alarm_since}": night.date < (gates.alarm_since or night.date),
+        "the rows of this night did not pass the checks": night.quality.flags
+        or not night.quality.rows,
+        "the labels of this night are not complete": night.provisional,
+    }
+    reason = first_that_holds(reasons)
     if reason:
         return [GateOutcome(condition, True, f"not judged: {reason}")], [], []
     sequences = _sequences(night, gates.alarm_since, history)
@@ -125,7 +130,7 @@ def judge_alarms(
     findings = _findings(night, watched, seen, condition)
     failing = [each for each in findings if each.condition]
     names = [
-        f"{night.name_of(each.measure)} of {each.score}{_where(each.slice)}" for each in failing
+        f"{night.name_of(each.measure)} of {each.score}{where(each.slice)}" for each in failing
     ]
     outcome = GateOutcome(condition, not failing, "; ".join(first_names(names)))
     return [outcome], findings, _notes(watched, seen)
@@ -142,16 +147,6 @@ def _notes(
         f"({memory:.2f}, above {MOST_CORRELATION}), so more than 5 % of years without a change may "
         "have an alarm"
     ]
-
-
-def _not_judged(night: Night, since: dt.date | None) -> str:
-    reasons = {
-        f"alarm_since is {since}": since is not None and night.date < since,
-        "the rows of this night did not pass the checks": night.quality.flags
-        or not night.quality.rows,
-        "the labels of this night are not complete": night.provisional,
-    }
-    return first_that_holds(reasons)
 
 
 def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping[_Key, _Sequence]:
@@ -210,7 +205,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     against = night.baseline or ""
     digits = digits_for(abs(alarm.after - alarm.before))
     sentence = (
-        f"{night.name_of(measure)} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: "
+        f"{night.name_of(measure)} of {score}{where(slice_)} {_VERBS[verdict]} against {against}: "
         f"the mean difference is {amount(alarm.after, digits, sign=True)}, and was "
         f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)} before"
     )
@@ -234,7 +229,3 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
 
 def _key(one: NightDifference) -> _Key:
     return one.score, one.by or "", one.slice, one.measure
-
-
-def _where(slice_: str) -> str:
-    return "" if slice_ == ALL else f" in {slice_}"

@@ -218,18 +218,14 @@ def without_praise(differences: Iterable[NightDifference], night: Night) -> list
 
 def with_verdict(difference: NightDifference, confidence: float) -> NightDifference:
     """Add the verdict by the corrected p-value of a difference."""
-    return replace(difference, verdict=_verdict(difference, confidence))
-
-
-def _verdict(difference: NightDifference, confidence: float) -> str:
-    p_value = difference.p_adjusted
-    if math.isnan(p_value):
-        return "not tested"
-    if difference.delta == 0 == difference.se:
-        return "no difference"
-    if p_value > 1 - confidence or not difference.delta:
-        return "not significant"
-    return direction_of(difference.delta, measure_of(difference.measure))
+    p_value, delta = difference.p_adjusted, difference.delta
+    verdicts = {
+        "not tested": math.isnan(p_value),
+        "no difference": delta == 0 == difference.se,
+        "not significant": p_value > 1 - confidence or not delta,
+    }
+    verdict = first_that_holds(verdicts) or direction_of(delta, measure_of(difference.measure))
+    return replace(difference, verdict=verdict)
 
 
 #: Conventions that may differ between comparable nights.

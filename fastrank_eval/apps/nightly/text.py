@@ -622,7 +622,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "change" and others:
         parts.append(f"Also changed: {_named([night.name_of(one.measure) for one in others])}.")
     if finding.kind == "alarm" and others:
-        names = [f"{night.name_of(one.measure)}{_where(one)}" for one in others]
+        names = [f"{night.name_of(one.measure)}{where(one.slice)}" for one in others]
         parts.append(f"Also: {_named(names)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))
@@ -638,7 +638,7 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     numbers = f"{_value(finding)} against {base}{_difference(night, finding)}"
     if finding.verdict in ("better", "worse"):
         return (
-            f"{finding.score} is {finding.verdict} than {against}{_where(finding)}: "
+            f"{finding.score} is {finding.verdict} than {against}{where(finding.slice)}: "
             f"{night.name_of(finding.measure)} {numbers}"
         )
     direction = "higher" if finding.delta > 0 else "lower"
@@ -737,11 +737,12 @@ def _subject(night: Night, finding: Finding) -> str:
     if not finding.measure:
         return "the rows"
     score_text = f" of {finding.score}" if finding.score else ""
-    return f"{night.name_of(finding.measure)}{score_text}{_where(finding)}"
+    return f"{night.name_of(finding.measure)}{score_text}{where(finding.slice)}"
 
 
-def _where(finding: Finding) -> str:
-    return "" if finding.slice in ("", ALL) else f" in {finding.slice}"
+def where(slice_: str) -> str:
+    """Name a slice after a model; empty for all rows."""
+    return "" if slice_ in ("", ALL) else f" in {slice_}"
 
 
 def _value(finding: Finding) -> str:
