@@ -223,13 +223,6 @@ def test_markdown__strip__has_the_status_of_each_day_up_to_the_night() -> None:
     assert "days:" not in night_markdown(night)
 
 
-def test_markdown__of_a_run__has_the_nights_of_the_history(folder: Path) -> None:
-    assert nightly("--date", on(1), "-q").exit_code == 0
-    for _ in range(2):  # a night that is run again has its new status
-        outcome = nightly("--date", on(3), "--markdown")
-        assert "Last 3 days: `.-.` (`.` fine, `-` no night)" in outcome.stdout
-
-
 @pytest.mark.parametrize("name", ["tables", "s3:tables"])
 def test_export__writes_tables(name: str, folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
