@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.measures import parse_measures, registry
 from tests.support.commands import COLUMNS, ROWS, document, output, refusal, run
 from tests.support.source_files import write_stream
+from tests.support.transcripts import Case, cases
 
 GAUC = 3 / 5  # group 1: 1 over 3 rows; group 2: 0 over 2 rows; group 3 has no click
 
@@ -29,6 +29,12 @@ GAUC = 3 / 5  # group 1: 1 over 3 rows; group 2: 0 over 2 rows; group 3 has no c
 def evaluate(*arguments: str, **keywords: Any) -> dict[tuple[str, str], float | None]:
     report = document("evaluate", *arguments, **keywords)
     return {(line["score"], line["measure"]): line["value"] for line in report["results"]}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("case", cases("commands"), ids=lambda case: ascii(str(case)))
+def test_commands__read_and_print_what_is_told(case: Case) -> None:
+    case.check(case.answer({**globals(), "ROWS": ROWS, "write_stream": write_stream}))
 
 
 def test_no_group__of_measures_of_all_rows__is_not_needed(folder: Path) -> None:
@@ -75,69 +81,6 @@ def test_evaluate__json__is_the_contract() -> None:
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
          "positives_share": 1.0, "aggregate": "mean", "details": {}}
     ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    "scores", [["--score", "pctr,other"], ["-s", "pctr", "-s", "other"], ["-s", " pctr , other "]]
-)
-def test_evaluate__several_scores__commas_or_repeated(scores: list[str]) -> None:
-    found = evaluate("log.parquet", "-g", "user", "-l", "click", *scores, "-m", "GAUC,AUC")
-    assert list(found) == [("pctr", "GAUC"), ("pctr", "AUC"), ("other", "GAUC"), ("other", "AUC")]
-    assert found["pctr", "GAUC"] == GAUC
-    assert found["other", "GAUC"] == 2 / 5
-
-
-def test_evaluate__name_with_a_comma__is_written_with_a_backslash(folder: Path) -> None:
-    parquet.write_table(pa.table({**ROWS, "a,b": ROWS["pctr"]}), folder / "comma.parquet")
-    found = evaluate("comma.parquet", *COLUMNS[:4], "-s", r"a\,b,other", "-m", "GAUC")
-    assert found == {("a,b", "GAUC"): GAUC, ("other", "GAUC"): 2 / 5}
-
-
-def test_evaluate__several_sources__are_read_in_order_as_one(folder: Path) -> None:
-    table = pa.table(ROWS)
-    parquet.write_table(table.slice(0, 4), folder / "part-1.parquet")
-    parquet.write_table(table.slice(4), folder / "part-2.parquet")
-    whole = evaluate("log.parquet", *COLUMNS)
-    assert evaluate("part-1.parquet", "part-2.parquet", *COLUMNS) == whole
-    assert evaluate("part-*.parquet", *COLUMNS) == whole
-
-
-@pytest.mark.usefixtures("folder")
-def test_evaluate__dash__reads_an_arrow_stream() -> None:
-    stream = write_stream(pa.table(ROWS), rows=2)
-    assert evaluate("-", *COLUMNS, input=stream) == evaluate("log.parquet", *COLUMNS)
-
-
-def test_csv__whose_lines_end_in_cr_alone__keeps_its_rows(folder: Path) -> None:
-    lines = ["user,click,pctr", "1,1,0.5", "1,0,0.25", "2,0,0.5", "2,1,0.75"]
-    (folder / "old.csv").write_bytes("\r".join(lines).encode())
-    assert document("evaluate", "old.csv", *COLUMNS, "-m", "GAUC")["meta"]["rows"] == 4
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("evaluate", "-", *COLUMNS, "-m", "GAUC"),
-        ("compare", "-", *COLUMNS, "-s", "other", "-b", "pctr", "-m", "GAUC"),
-        ("curve", "roc", "-", *COLUMNS),
-        ("threshold", "-", "-l", "click", "-s", "pctr"),
-        ("classes", "-", "-l", "click", "-s", "0=pctr,1=other", "-m", "Accuracy"),
-    ],
-)
-def test_stream__whose_producer_died__is_refused(words: tuple[str, ...]) -> None:
-    line = refusal(*words, input=write_stream(pa.table(ROWS), rows=1)[:-8])
-    assert "no end-of-stream marker" in line
-    assert "Close the writer of the stream" in line
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("limit, code", [(1, 0), (6, 0), (7, 2)])
-def test_stream__whose_producer_died_behind_the_limit__is_read(limit: int, code: int) -> None:
-    stream = write_stream(pa.table(ROWS), rows=1)[:-8]
-    outcome = run("evaluate", "-", *COLUMNS, "--limit", str(limit), input=stream)
-    assert outcome.exit_code == code
 
 
 @pytest.fixture
@@ -189,19 +132,6 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     }  # fmt: skip
 
 
-@pytest.mark.usefixtures("folder")
-def test_evaluate__where__evaluates_the_rows_it_selects() -> None:
-    condition = "user in (1, 3) and pctr <> 0.9"
-    report = document("evaluate", "log.parquet", *COLUMNS, "--where", condition)["meta"]
-    assert (report["rows"], report["groups"]) == (3, 2)
-    assert report["conventions"]["where"] == condition
-    table = output("evaluate", "log.parquet", *COLUMNS, "--where", condition)
-    assert f"where={condition}" in " ".join(table.split())
-    stream = write_stream(pa.table(ROWS), rows=6)
-    assert "3 rows, 2 groups" in output("evaluate", "-", *COLUMNS, "--where", condition,
-                                        input=stream)  # fmt: skip
-
-
 # ---- what it writes ------------------------------------------------------------------------------
 
 
@@ -222,26 +152,6 @@ def test_per_group__columnar_file__is_the_results_table(
         "user": [1, 2, 3], "rows": [3, 2, 1], "positives": [1, 1, 0], "GAUC": [1.0, 0.0, None],
         "P@1": [1.0, 0.0, 0.0],
     }  # fmt: skip
-
-
-def test_per_group__csv__leaves_undefined_values_empty(folder: Path) -> None:
-    users = pa.array(["a", "a", "a", "b", "b", "c"]).dictionary_encode()
-    parquet.write_table(pa.table({**ROWS, "user": users}), folder / "text.parquet")
-    run("evaluate", "text.parquet", *COLUMNS, "-m", "GAUC", "--per-group", "groups.csv")
-    rows = list(csv.DictReader((folder / "groups.csv").read_text().splitlines()))
-    assert [row["user"] for row in rows] == ["a", "b", "c"]
-    assert [row["GAUC"] for row in rows] == ["1", "0", ""]
-
-
-def test_per_group__csv__holds_keys_of_bytes_as_hexadecimal(folder: Path) -> None:
-    keys = [b"\xff\x00", b"\xff\x00", b"\xff\x00", b"ab", b"ab", b"\n,"]
-    for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
-        table = pa.table({**ROWS, "user": pa.array(keys, kind)})
-        parquet.write_table(table, folder / "bytes.parquet")
-        wanted = ["--per-group", "groups.csv", "--overwrite"]
-        assert run("evaluate", "bytes.parquet", *COLUMNS, "-m", "GAUC", *wanted).exit_code == 0
-        rows = csv.DictReader((folder / "groups.csv").read_text().splitlines())
-        assert [row["user"] for row in rows] == ["ff00", "6162", "0a2c"]
 
 
 @pytest.mark.parametrize(
@@ -414,22 +324,3 @@ def test_measures__by_name__shows_every_option(form: str) -> None:
         assert name in text
         for option in kind.options:
             assert f"{option.name}={option.default!r}" in text
-
-
-def test_measures__by_word__finds_names_of_other_tools_and_descriptions() -> None:
-    def found(*words: str) -> list[str]:
-        return [entry["name"] for entry in document("measures", *words)]
-
-    assert found("map") == ["AP"]
-    assert found("ndcg@10", "MRR") == ["nDCG", "RR"]
-    assert {"ECE", "MCE"} <= set(found("calibration"))
-    assert "must be a measure or a word" in refusal("measures", "calibraton")
-    refusal("measures", "")
-
-
-def test_measures__options__need_no_quotes(folder: Path) -> None:
-    plain, quoted = (
-        evaluate("log.parquet", *COLUMNS, "-m", f"nDCG(gain={word})@2")
-        for word in ("linear", "'linear'")
-    )
-    assert plain == quoted

@@ -19,58 +19,19 @@ from tests.analysis.test_multiclass import CLASSES, evaluated, rows_of, table
 from tests.analysis.test_multiclass import COLUMNS as OF_CLASSES
 from tests.engine.test_together import log_of
 from tests.support.commands import COLUMNS, ROWS, document, output, run
+from tests.support.transcripts import Case, cases
 
 pytestmark = pytest.mark.usefixtures("folder")
 LOG = ["log.parquet", *COLUMNS]
 
-# ---- --profile, --undefined, explain -------------------------------------------------------------
+
+def tied() -> None:
+    """Write the log with two scores that are equal."""
+    parquet.write_table(pa.table({**ROWS, "pctr": [0.9, 0.5, 0.1, 0.8, 0.8, 0.3]}), "log.parquet")
 
 
-@pytest.fixture
-def tied(folder: Path) -> None:
-    """Two scores are equal."""
-    rows = {**ROWS, "pctr": [0.9, 0.5, 0.1, 0.8, 0.8, 0.3]}
-    parquet.write_table(pa.table(rows), "log.parquet")
-
-
-@pytest.mark.usefixtures("tied")
-def test_evaluate__by_a_profile__says_so() -> None:
-    report = document("evaluate", *LOG, "--profile", "catboost", "-m", "GAUC,nDCG")
-    assert report["meta"]["conventions"]["profile"] == "catboost"
-    assert report["meta"]["conventions"]["ties"] == "worst"
-    gauc, _ = report["results"]
-    assert (gauc["measure"], gauc["value"]) == ("GAUC(weight='uniform', single_class=0)", 0.5)
-    text = output("evaluate", *LOG, "--profile", "catboost", "-m", "GAUC")
-    assert "profile=catboost" in "".join(text.split())
-
-
-def test_evaluate__undefined_of_single_measures() -> None:
-    report = document("evaluate", *LOG, "--undefined", "skip,AP=one", "-m", "AP,nDCG,R")
-    found = {line["measure"]: line["groups_used"] for line in report["results"]}
-    assert found == {"AP": 3, "nDCG": 2, "R": 2}
-
-
-@pytest.mark.usefixtures("tied")
-def test_explain__tells_what_each_choice_moves() -> None:
-    words = ["explain", *LOG, "--profile", "catboost", "-m", "GAUC,AP"]
-    text = " ".join(output(*words).split())
-    for part in ("our defaults", "all of catboost", "ties", "undefined AP"):
-        assert part in text
-    told = document(*words)
-    assert [value["measure"] for value in told["values"]] == ["GAUC", "AP"]
-    moves = {choice["name"]: choice["moves"] for choice in told["choices"]}
-    assert moves["ties"] == pytest.approx([0.0, -0.125])
-    assert moves["undefined AP"] == pytest.approx([0.0, -(1 + 0.75) / 2 / 3])
-    ranx = output("explain", *LOG, "--profile", "ranx", "-m", "AP")
-    assert "not reproduced: " in ranx
-
-
-# ---- --score: columns, expressions, and names with commas and equals signs -----------------------
-
-
-@pytest.fixture
-def computed(folder: Path) -> None:
-    """Columns with odd names, and the product of two others."""
+def computed() -> None:
+    """Write the log with columns of odd names, and the product of two others."""
     rows = {**ROWS, "a,b": [1, 2, 3, 4, 5, 6], "a=b": [6, 5, 4, 3, 2, 1]}
     product = [a * b for a, b in zip(ROWS["pctr"], ROWS["other"], strict=True)]
     parquet.write_table(pa.table({**rows, "stored": product}), "log.parquet")
@@ -83,48 +44,15 @@ def scored(*scores: str) -> tuple[dict[str, float], Any]:
     return found, content["meta"]["conventions"].get("score")
 
 
-@pytest.mark.usefixtures("computed")
-def test_score__of_an_expression__is_that_of_the_column() -> None:
-    found, expressions = scored("pctr", "both = pctr*other", "stored")
-    assert list(found) == ["pctr", "both", "stored"]
-    assert found["both"] == found["stored"] != found["pctr"]
-    assert expressions == {"both": "pctr * other"}
-    assert scored("pctr,both=pctr * other , stored") == (found, expressions)
+def gated(*words: str) -> str:
+    """How a command with gates ends, and what it says."""
+    done = run(*GATED, *words)
+    return f"{done.exit_code}\n{done.stderr}"
 
 
-@pytest.mark.usefixtures("computed")
-def test_score__with_commas_and_equals_signs__is_a_name() -> None:
-    found, expressions = scored(r"a\,b,a\=b")
-    assert (list(found), expressions) == (["a,b", "a=b"], None)
-    found, expressions = scored(r"x\=1\,2 = 2*" + r'"a\,b"' + ' - "a=b"', r"a\=b")
-    assert list(found) == ["x=1,2", "a=b"]
-    assert expressions == {"x=1,2": '2 * "a,b" - "a=b"'}
-
-
-@pytest.mark.usefixtures("computed")
-def test_compare__with_a_baseline_beside_expressions__adds_it() -> None:
-    words = ["compare", *LOG[:-2], "-m", "GAUC", "-b", "pctr", "-s"]
-    content, stored, both = (
-        document(*words, score) for score in ("both=pctr*other", "stored", "pctr,stored")
-    )
-    assert content["meta"]["conventions"]["baseline"] == "pctr"
-    assert [value["score"] for value in content["comparisons"]] == ["both"]
-    assert content["comparisons"][0]["delta"] == stored["comparisons"][0]["delta"]
-    assert both["comparisons"] == stored["comparisons"]
-
-
-@pytest.mark.usefixtures("computed")
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["threshold", "log.parquet", "-l", "click"],
-        ["curve", "roc", *LOG[:-2]],
-        ["explain", *LOG[:-2], "--profile", "catboost", "-m", "GAUC"],
-    ],
-)
-def test_other_commands__take_expressions(words: list[str]) -> None:
-    stored, found = (output(*words, "-s", score) for score in ("stored", "new = pctr * other"))
-    assert stored.replace("stored", "new").split() == found.split()
+@pytest.mark.parametrize("case", cases("options"), ids=lambda case: ascii(str(case)))
+def test_options__do_what_is_told(case: Case) -> None:
+    case.check(case.answer({**globals(), "LOG": LOG}))
 
 
 # ---- --label: several labels ---------------------------------------------------------------------
@@ -218,14 +146,6 @@ def test_classes__table_and_csv__have_averages_and_classes() -> None:
     assert [(line["slice"], line["measure"]) for line in lines][-1] == ("all", "Accuracy")
 
 
-def test_classes__columns_a_class__are_several_labels() -> None:
-    Path("news.csv").write_text("is_a,is_b,p_a,p_b\n1,0,0.9,0.2\n1,1,0.4,0.8\n")
-    for label, score in (("a=is_a,b=is_b", "b=p_b,a=p_a"), ("is_a,is_b", "p_a,p_b")):
-        words = ["-l", label, "-s", score, "-m", "TPR", "-a", "micro", "-f", "csv"]
-        text = output("classes", "news.csv", *words)
-        assert ",micro,TPR,TPR,0.6666666666666666," in text
-
-
 # ---- --fail-if -----------------------------------------------------------------------------------
 
 GATED = ["evaluate", "log.parquet", *COLUMNS, "-s", "other", "-m", "GAUC,AUC", "-f", "json"]
@@ -262,41 +182,6 @@ def test_fail_if__a_gate__changes_no_report(
     assert written == ({"report.json", "users.csv"} if "-o" in words else set())
     report = outcome.stdout or Path("report.json").read_text()
     assert json.loads(report)["results"] == json.loads(output(*GATED))["results"]
-
-
-@pytest.mark.parametrize(
-    "measures, conditions, more, told",
-    [
-        ("LogLoss", ["LogLoss < 0"], ["--sampling-rate", "0.5"], ""),  # of a profile
-        ("LogLoss(sampling_rate=1)", ["LogLoss(sampling_rate=1) < 0"], ["--sampling-rate", "0.5"],
-         ""),
-        ("AUC", ["groups < 3", "AUC groups != 3", "AUC groups_used < 3", "AUC dropped_share > 0"],
-         [], ""),
-        ("AUC", ["groups < 4"], [], "gate failed: groups < 4: 3\n"),
-        ("AUC", ["x:AUC < 2"], ["-s", "x=-pctr"], None),
-    ],
-)  # fmt: skip
-def test_fail_if__of_measures_groups_and_computed_scores__is_judged(
-    measures: str, conditions: list[str], more: list[str], told: str | None
-) -> None:
-    outcome = run(*GATED, "-m", measures, *more, *gates(*conditions))
-    assert outcome.exit_code == (0 if told == "" else 3), outcome.output
-    assert told in (None, outcome.stderr)
-
-
-def test_gate__of_no_rows_in_python__fails() -> None:
-    rows = pa.table(ROWS).slice(0, 0)
-    found = fe.evaluate(rows, group="user", label="click", score="pctr", measures="GAUC")
-    assert found.check("GAUC < 0").lines() == [
-        "gate failed: GAUC value < 0: pctr: no group stands behind GAUC"
-    ]
-
-
-def test_fail_if__many_reasons__are_cut_short() -> None:
-    outcome = run(*GATED, *gates(*(f"GAUC < 0.5 + {n}" for n in range(30))))
-    lines = outcome.stderr.splitlines()
-    assert (outcome.exit_code, len(lines)) == (3, 21)
-    assert lines[-1] == "gate failed: 39 more"
 
 
 @pytest.mark.parametrize("measures, kept", [("GAUC,AUC", False), ("AUC,LogLoss", True)])
