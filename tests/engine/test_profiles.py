@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError
 from fastrank_eval.analysis.explain import explain
 from fastrank_eval.engine.conventions import PROFILES, with_options
 from fastrank_eval.engine.options import DEFAULTS
@@ -223,17 +222,6 @@ def test_explain__several_models_and_undefined_values():
     assert [(value.ours, value.theirs) for value in nothing.values] == [(None, 0.0)]
     assert "undefined" in str(nothing)
     assert json.loads(nothing.to_json())["values"][0]["ours"] is None
-
-
-def test_explain__a_stream_is_refused():
-    class Stream:
-        def __arrow_c_stream__(self, requested_schema=None):
-            return TABLE.__arrow_c_stream__(requested_schema)
-
-    reader = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches())
-    for stream in (reader, Stream(), "-"):
-        with pytest.raises(ArgumentError, match="can be read only once"):
-            explain(stream, profile="sklearn", **ROLES, measures="RR")
 
 
 def test_explain__names_what_is_not_reproduced():

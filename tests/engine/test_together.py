@@ -239,11 +239,6 @@ def test_label_without_any_judged_row__has_no_groups() -> None:
     assert (click.meta.rows, cart.meta.rows, cart.meta.groups) == (ROWS, 0, 0)
 
 
-def test_no_request__is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"^requests: must have one request or more, got none"):
-        run_together([])
-
-
 OTHER = {
     "source": log_of(8), "group": "country", "item": "country", "null_groups": "drop",
     "where": "age > 3", "limit": 7, "format": "parquet",

@@ -13,7 +13,6 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ColumnError, SourceError
 from fastrank_eval.io.reader import open_source
-from fastrank_eval.io.source import require_columns
 from tests.support.source_files import (
     COLUMNS,
     TABLE,
@@ -26,14 +25,6 @@ from tests.support.source_files import (
 from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.no_kernels
-
-
-def test_require_columns__names_role_near_match_and_what_exists() -> None:
-    with pytest.raises(ColumnError) as caught:
-        require_columns(TABLE.schema, ["user", "clik"], role="label", source="a.parquet")
-    assert str(caught.value) == (
-        "label: no column 'clik' in a.parquet. Did you mean 'click'? Columns: user, click, score."
-    )
 
 
 def test_batches__unknown_column_is_reported_at_the_call() -> None:

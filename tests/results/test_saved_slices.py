@@ -13,6 +13,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
 from tests.results.test_saved_states import lines, nights, same_arrays
 from tests.support import batched
+from tests.support.transcripts import answers
 
 MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]
 MORE = ["NumRel", "GMAP", "AUC(se='clustered')", "PPV", "ECE(bins=3)", "AUC(bins=8)", "ECCE"]
@@ -158,20 +159,6 @@ def test_min_groups__is_that_of_the_states_or_another() -> None:
         assert left_out == once.meta.conventions["slices_left_out"]
 
 
-def test_quantiles_of_other_nights__are_refused_with_the_edges() -> None:
-    table = log_of(26, 40, False)
-    first, second = nights(table, 2, 26)
-    states = [run(night, by=["slot", "old:quantile2"]).state for night in (first, second)]
-    with pytest.raises(MergeError, match=r"slices by 'old:quantile2' have other edges: old is cut"):
-        states[0].merge(states[1])
-    one = states[0]._header["slicings"]["old:quantile2"]["old"]
-    with pytest.raises(MergeError, match=rf"--by 'old:{one[0]}'"):
-        states[0].merge(states[1])
-    by = ["slot", f"old:{one[0]}"]
-    first_again, second_again = (run(night, by=by).state for night in (first, second))
-    assert lines(first_again.merge(second_again).result()) == lines(run(table, by=by))
-
-
 def test_values_of_another_type__meet_or_are_refused() -> None:
     table = log_of(27, 40, False)
     first, second = nights(table, 2, 27)
@@ -185,12 +172,6 @@ def test_values_of_another_type__meet_or_are_refused() -> None:
     )
     with pytest.raises(MergeError, match="'slot' differs, which is part of the slicing 'slot': "):
         run(first, by="slot").state.merge(run(text, by="slot").state)
-
-
-def test_baseline__differs__is_refused() -> None:
-    first, second = nights(log_of(28, 20, False), 2, 28)
-    with pytest.raises(MergeError, match="baselines differ: 'old' in the first and None in the"):
-        run(first).state.merge(run(second, baseline=None).state)
 
 
 def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:
@@ -212,19 +193,6 @@ def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:
     plain = first.without_groups().merge(second.without_groups())
     assert plain.groups == 13
     assert lines(plain.result()) == lines(both.result())
-
-
-def test_groups__kept_in_one_state_alone__are_refused_with_the_remedy(tmp_path: Path) -> None:
-    first, second = nights(log_of(31, 20, False), 2, 31)
-    with_groups, without = run(first).state, run(second, keep="state").state
-    with pytest.raises(MergeError, match=r"State\.without_groups\(\) \(--drop-groups\)"):
-        with_groups.merge(without)
-    assert with_groups.without_groups().merge(without).rows == first.num_rows + second.num_rows
-    with pytest.raises(ArgumentError, match="keep='groups'"):
-        _ = without.result().per_group
-    for state, name in ((with_groups, "more"), (with_groups.without_groups(), "less")):
-        state.save(tmp_path / name)
-    assert (tmp_path / "less").stat().st_size < (tmp_path / "more").stat().st_size
 
 
 KEYS = {
@@ -262,3 +230,6 @@ def test_keys_of_any_type__are_kept_in_order_and_seen_twice(name: str, tmp_path:
     same_arrays(turned, whole)
     with pytest.raises(MergeError, match="both hold rows of the group key="):
         state(log.slice(0, 1)).merge(state(log.slice(1)))
+
+
+test_answers = answers(globals())
