@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,28 +15,27 @@ from fastrank_eval._lib.arrow import (
     decode_array,
     frozen,
     mask_column,
-    text_buffers,
 )
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.groups.scan import descends
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.io.keys import KeyEncoder, encode_keys, encode_rows
 
-#: Texts from which on Arrow's take(), whose import takes 45 ms, is faster than NumPy.
-_MANY = 1 << 18
+#: Runs of adjacent texts from which on Arrow's take(), whose import takes 45 ms, is faster.
+_MANY = 1 << 14
+#: Rows that are numbered at a time, so that their words take little memory.
+_RANGE = 1 << 17
 DUPLICATES = ("error", "first", "last", "max")
 
 
-def take_texts(texts: pa.Array, rows: np.ndarray) -> pa.Array:
+def take_texts(texts: pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
     """Select the texts of some rows, large string."""
-    if len(rows) > _MANY:
-        return texts.take(arrow_column(rows))
-    offsets, content = text_buffers(texts)
-    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
-    ends = np.append(0, np.cumsum(lengths))
-    indices = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content[indices])]
-    return pa.Array.from_buffers(pa.large_string(), len(rows), buffers)
+    is_first = np.append(True, rows[1:] - rows[:-1] != 1)[: len(rows)]
+    edges = np.append(np.flatnonzero(is_first), len(rows))
+    if len(edges) > max(len(rows) >> 3, _MANY):
+        return _concat(texts.take(arrow_column(rows)).chunks)
+    runs = zip(rows[edges[:-1]].tolist(), np.diff(edges).tolist(), strict=True)
+    return _concat([chunk for run in runs for chunk in texts.slice(*run).chunks])
 
 
 def run_ends(texts: pa.Array, firsts: np.ndarray, rows: int) -> pa.Array:
@@ -169,22 +169,24 @@ class Pairs:
     def __init__(self, tables: Sequence[PairTable]) -> None:
         self.tables = tables
         query, self.queries = _encode_queries([table.rows["query"] for table in tables])
-        self._docs = _concat([chunk for table in tables for chunk in table.rows["doc"].chunks])
-        counts = np.bincount(query, minlength=1)
-        order = np.argsort(query, kind="stable")
-        columns = KeyEncoder("doc", pa.large_string()).words(self._docs)
-        words = np.empty((len(columns), len(order)), np.int64)
-        for i, column in enumerate(columns):
-            np.take(column, order, out=words[i], mode="clip")
-        # Each query has a hash table of its own, which stays in the cache.
-        codes, firsts, starts = np.empty((3, len(order)), np.int64)
-        bounds = np.append(0, np.cumsum(counts))[None]
-        ends = encode_rows(frozen(words), bounds, codes, firsts, starts, distinct=True)
-        pair = np.empty_like(codes)
-        pair[order] = codes + np.repeat(ends[:-1], counts)
-        self.starts = frozen(ends[: len(self.queries) + 1].copy())
+        docs = [chunk for table in tables for chunk in table.rows["doc"].chunks]
+        self._docs = pa.chunked_array(docs, pa.large_string())
+        order, pair = np.argsort(query, kind="stable"), np.empty(len(query), np.int64)
+        bounds = np.searchsorted(query, np.arange(len(self.queries) + 1), sorter=order)
+        self.starts, self._first_rows = np.zeros_like(bounds), np.empty_like(pair)
+        encoder = KeyEncoder("doc", pa.large_string())
+        cuts = np.append(np.arange(0, len(pair), _RANGE), len(pair))
+        for lo, hi in pairwise(np.unique(np.searchsorted(bounds, cuts)).tolist()):
+            rows, parts = order[bounds[lo] : bounds[hi]], bounds[lo : hi + 1] - bounds[lo]
+            words = frozen(np.stack(encoder.words(take_texts(self._docs, rows))))
+            # Each query has a hash table of its own, which stays in the cache.
+            codes, firsts, starts = np.empty((3, len(rows)), np.int64)
+            ends = encode_rows(words, parts[None], codes, firsts, starts, distinct=True)
+            self.starts[lo : hi + 1] = self.starts[lo] + ends
+            pair[rows] = codes + np.repeat(self.starts[lo:hi], np.diff(parts))
+            self._first_rows[self.starts[lo] : self.starts[hi]] = rows[firsts[: ends[-1]]]
+        self.starts = frozen(self.starts)
         self.query = np.repeat(np.arange(len(self.queries), dtype=np.int32), np.diff(self.starts))
-        self._first_rows = order[firsts[: len(self.query)]]
         lengths = np.cumsum([table.rows.num_rows for table in tables])
         self.rows = [
             table.select(part, len(self.query))
@@ -207,8 +209,6 @@ class Pairs:
 
     def named(self, names: Collection[str]) -> np.ndarray:
         """Return which queries are among these names."""
-        if not names:
-            return np.zeros(len(self.queries), np.bool_)
         known = {*names}
         return np.array([name in known for name in self.queries.to_pylist()], np.bool_)
 
@@ -309,7 +309,8 @@ def _encode_queries(columns: Sequence[pa.ChunkedArray]) -> tuple[np.ndarray, pa.
     names = _concat(texts)
     words = KeyEncoder("query", pa.large_string()).words(names)
     codes, firsts = encode_keys([arrow_column(word) for word in words])
-    return np.repeat(codes.astype(np.int32), np.concatenate(lengths)), take_texts(names, firsts)
+    queries = take_texts(pa.chunked_array([names]), firsts)
+    return np.repeat(codes.astype(np.int32), np.concatenate(lengths)), queries
 
 
 def _concat(chunks: Sequence[pa.Array]) -> pa.Array:
