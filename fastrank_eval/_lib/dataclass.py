@@ -92,16 +92,13 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
         values = self.__dict__
-        if named or len(args) != positional:
-            values.update(defaults)
-            for name, make in factories:
-                if name not in named:
-                    values[name] = make()
-            values.update(named)
         values.update(zip(names, args, strict=False))
-        twice = named and args and not named.keys().isdisjoint(names[: len(args)])
-        if values.keys() != known or len(args) > len(names) or twice:
-            _signature(cls).bind(*args, **named)
+        if named or len(args) != positional:
+            made = {name: make() for name, make in factories if name not in named}
+            twice = not named.keys().isdisjoint(names[: len(args)])
+            values |= {**defaults, **made, **named, **values}
+            if values.keys() != known or len(args) > len(names) or twice:
+                _signature(cls).bind(*args, **named)
         if check:
             self.__post_init__()
 

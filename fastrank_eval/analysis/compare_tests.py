@@ -366,7 +366,7 @@ def group_error(
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
         rela_impr_se, _ = error_by(slopes_of_rela_impr(means[1], means[0]))
     return ErrorOfDifference(
-        se, replace(behind, groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
+        se, behind._replace(groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -196,8 +196,7 @@ class Plan:
         return by_key
 
 
-@dataclass(frozen=True)
-class Contributions:
+class Contributions(NamedTuple):
     """What the ranked groups of a chunk contribute to a measure.
 
     Parameters

@@ -439,7 +439,7 @@ def _value(
 ) -> MeasureValue:
     groups, all_rows, all_positives = counts
     details: Mapping[str, float] = {}
-    error, weight = Uncertainty(), math.nan
+    weight = math.nan
     if isinstance(measure, PooledMeasure):
         state = measure.state_in(states)
         pooled = measure.pooled_value(state, choose_map(plan.threads, all_rows))

@@ -404,6 +404,9 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     """Return the key columns; none if nothing of the request reads groups."""
     specs = requested_slicing(options.by) if options.by else ()
     kept = options.keep or ()
+    uses = "state" in kept or any(m.uses_groups for m in measures)
+    if options.group is not None and uses:
+        return options.group
     needs = {
         **{str(m): m.needs_groups for m in measures},
         KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
@@ -416,8 +419,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     }
     names = [name for name, needed in needs.items() if needed]
     if options.group is not None:
-        uses = "state" in kept or any(m.uses_groups for m in measures)
-        return options.group if names or uses else ()
+        return options.group if names else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
         raise ArgumentError(

@@ -7,7 +7,6 @@ Name the slices of multicalibration errors, and list them, worst first.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
@@ -142,7 +141,7 @@ def larger(one: LargestGroup | None, other: LargestGroup | None) -> LargestGroup
     """Return the larger group, of equal ones the first by the text of its key."""
     if one is None or other is None or one.rows != other.rows:
         return max(one, other, key=lambda group: group.rows if group else 0)
-    return min(one, other, key=lambda group: json.dumps(group.plain()))
+    return min(one, other, key=lambda group: str(group.plain()))
 
 
 def largest_in_chunk(
@@ -179,7 +178,7 @@ def largest_in_chunk(
         return known
     columns = [_values(column) for column in keys(indices)]
     found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
-    return larger(known, LargestGroup(most, min(found, key=json.dumps)))
+    return larger(known, LargestGroup(most, min(found, key=str)))
 
 
 def _values(keys: pa.Array) -> list[_Value]:

@@ -150,6 +150,7 @@ class Measure:
     explicit_options: frozenset[str]
     #: The text that was asked for, if it is another one: ``"MAP@10"``, ``"ndcg_cut_10"``.
     alias: str | None
+    _text: str
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -175,10 +176,10 @@ class Measure:
                         f"{self.name}: {param.name} must be {wrong}, got {options[param.name]!r}."
                     ) from None
             values[param.name] = value
-        object.__setattr__(self, "option_values", values)
-        object.__setattr__(self, "explicit_options", frozenset(options))
-        object.__setattr__(self, "alias", None)
-        object.__setattr__(self, "cutoff", self._read_cutoff(cutoff))
+        self.__dict__.update(
+            values, option_values=values, explicit_options=frozenset(options), alias=None
+        )
+        self.__dict__["cutoff"] = self._read_cutoff(cutoff)
         self.check()
 
     def _read_cutoff(self, cutoff: Any) -> int | None:
@@ -203,10 +204,7 @@ class Measure:
         raise AttributeError(f"{self} is a value; call it to get one with other options")
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["option_values"][name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}") from None
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __call__(self, **options: Any) -> Self:
         result = type(self)(self.cutoff, **{**self._explicit_values(), **options})
@@ -224,8 +222,8 @@ class Measure:
 
     def __str__(self) -> str:
         if "_text" not in self.__dict__:
-            object.__setattr__(self, "_text", self._as_text())
-        return str(self.__dict__["_text"])
+            self.__dict__["_text"] = self._as_text()
+        return self._text
 
     @property
     def display_name(self) -> str:

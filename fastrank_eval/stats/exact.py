@@ -85,6 +85,8 @@ class ExactSums:
         self.digits = np.zeros((len(self.terms), 1, 0), np.int64)
         # Additions to the digits since they were carried.
         self._added = 0
+        # The last row that was read, and its sums: formulas read many terms of one row.
+        self._row_read: tuple[int, list[int]] = -1, []
 
     def add(self, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
         """Add every term of every group; skip groups whose first number is NaN.
@@ -209,7 +211,7 @@ class ExactSums:
     def carry(self) -> None:
         """Carry until every digit but the last has 32 bits; the last has the sign."""
         _carry(self.digits)
-        self._added = 0
+        self._added, self._row_read = 0, (-1, [])
 
     def merge(self, other: ExactSums, slices: np.ndarray = NO_SLICES) -> None:
         """Add other sums; the order of merging does not matter.
@@ -245,25 +247,28 @@ class ExactSums:
 
     def units(self, term: int, row: int = 0) -> int:
         """Return a sum as an integer in the unit of its term (see `UNIT`)."""
-        return self.all_units(row, slice(term, term + 1))[0]
+        return self.all_units(row)[term]
 
-    def all_units(self, row: int = 0, terms: slice = slice(None)) -> list[int]:
-        """Return the sums of some terms as integers, as `units` does."""
+    def all_units(self, row: int = 0) -> list[int]:
+        """Return the sums of all terms as integers, as `units` does."""
         slices, digits = self.digits.shape[1:]
-        selected = range(len(self.terms))[terms]
         if row >= slices or not digits:
-            return [0] * len(selected)
+            return [0] * len(self.terms)
         if self._added:
             self.carry()
-        sums = self.digits[terms, row]
+        known, units = self._row_read
+        if row == known:
+            return units
+        sums = self.digits[:, row]
         low = sums[:, :-1].astype("<u4").tobytes()
         width, units = 4 * (digits - 1), []
-        for index, (term, total) in enumerate(zip(selected, sums[:, -1].tolist(), strict=True)):
-            rest = int.from_bytes(low[index * width : (index + 1) * width], "little")
+        for term, (unit, total) in enumerate(zip(self._units, sums[:, -1].tolist(), strict=True)):
+            rest = int.from_bytes(low[term * width : (term + 1) * width], "little")
             total = (total << (8 * width)) + rest
-            shift = 32 * self.lowest + self._units[term] - 2 * UNIT
+            shift = 32 * self.lowest + unit - 2 * UNIT
             # No number has bits below its unit.
             units.append(total << shift if shift >= 0 else total >> -shift)
+        self._row_read = row, units
         return units
 
     def fraction(self, term: int, row: int = 0) -> Fraction:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import (
@@ -181,8 +181,7 @@ class Moments:
         return zero_if_rounding(se, self.rounding_of_sum(), self.groups)
 
 
-@dataclass(frozen=True)
-class ErrorGroups:
+class ErrorGroups(NamedTuple):
     """The effective number of groups behind a variance.
 
     A variance is a sum of u^2 over groups with influences u. If few groups have nearly all of it,
@@ -328,8 +327,7 @@ def effective_groups_of_terms(squares: float, fourth: Sequence[float]) -> float:
     return effective_groups(squares, total)
 
 
-@dataclass(frozen=True)
-class Uncertainty:
+class Uncertainty(NamedTuple):
     """The standard error and the confidence interval of a value.
 
     Parameters
@@ -386,7 +384,7 @@ def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
     exponentials of the ends for the mean. So it is not symmetric and never below zero. Values above
     the largest double are inf.
     """
-    return replace(logs, se=exp(mean) * logs.se, low=exp(logs.low), high=exp(logs.high))
+    return logs._replace(se=exp(mean) * logs.se, low=exp(logs.low), high=exp(logs.high))
 
 
 @lru_cache(maxsize=64)
