@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import subprocess
 import sys
@@ -213,10 +214,19 @@ LOCAL_FILES = {
 }
 
 
-def local_imports(text: str) -> set[str]:
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Every file of the package, parsed."""
+    return {
+        file.relative_to(PACKAGE.parent).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def local_imports(tree: ast.Module) -> set[str]:
     """Names of modules that functions import."""
     names = set()
-    for function in ast.walk(ast.parse(text)):
+    for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.Import):
@@ -229,12 +239,11 @@ def local_imports(text: str) -> set[str]:
 def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_only() -> None:
     """Commands and `__main__` import what they run; other files import at their top."""
     others = {}
-    for file in sorted(PACKAGE.rglob("*.py")):
-        name = file.relative_to(PACKAGE.parent).as_posix()
+    for name, tree in trees().items():
         if name.startswith("fastrank_eval/apps/cli/") or name == "fastrank_eval/__main__.py":
             continue
         allowed = {f"fastrank_eval.{other}" for other in LOCAL_FILES.get(name, set())}
-        imports = local_imports(file.read_text(encoding="utf-8")) - allowed
+        imports = local_imports(tree) - allowed
         others[name] = {one for one in imports if one.split(".")[0] not in LOCAL_LIBRARIES}
     assert {name: imports for name, imports in others.items() if imports} == {}
 
@@ -242,13 +251,13 @@ def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_onl
 def test_dataclasses__of_the_package__are_those_that_write_no_code_at_import() -> None:
     """The decorator of the standard library costs 0.75 ms a class, a tenth of a start."""
     others = [
-        file.relative_to(PACKAGE).as_posix()
-        for file in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        name
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
         if "dataclass" in {alias.name for alias in node.names}
     ]
-    assert others == ["_lib/dataclass.py"]
+    assert others == ["fastrank_eval/_lib/dataclass.py"]
 
 
 def test_families_of_measures__in_files__are_imported_with_the_package() -> None:
@@ -278,10 +287,10 @@ def test_files__outside_of_100_to_600_lines__have_their_reason_written() -> None
 def test_docstrings__first_lines__have_72_characters_at_most() -> None:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     too_long = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, documented):
                 first_line = (ast.get_docstring(node) or "").partition("\n")[0]
                 if len(first_line) > 72:
-                    too_long.append(f"{file.relative_to(PACKAGE).as_posix()}: {first_line}")
+                    too_long.append(f"{name}: {first_line}")
     assert too_long == []

@@ -69,7 +69,7 @@ check_measure(fe.Density(rel=2))
 
 def test_new_measure__in_three_files__passes_the_tests_of_the_registry(tmp_path: Path) -> None:
     for name in ("fastrank_eval", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__", "fixtures")
+        ignored = shutil.ignore_patterns("__pycache__", "*.parquet")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     for name, change in RECIPE.items():
         path = tmp_path / name
