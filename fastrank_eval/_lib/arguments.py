@@ -218,7 +218,7 @@ _DESCRIPTIONS = {
     "PathLike": "a path",
 }
 #: Values of annotated types in remedies.
-_EXAMPLES = {"str": "'a text'", "int": "1", "float": "0.5", "PathLike": "'file.parquet'"}
+_EXAMPLES = {"int": "1", "float": "0.5", "PathLike": "'file.parquet'"}
 _LIST_LIKE = ("Sequence", "Iterable", "list", "tuple")
 
 

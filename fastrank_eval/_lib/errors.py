@@ -163,7 +163,8 @@ def near(name: object, candidates: Iterable[str], cutoff: float = 0.6) -> str:
     candidates : iterable of str
         The existing names.
     cutoff : float
-        The least likeness, from 0 to 1. Names that begin with the same words are always alike.
+        The least likeness, from 0 to 1. A name that begins with all words of another is always
+        like it.
 
     Returns
     -------
@@ -191,6 +192,7 @@ def near(name: object, candidates: Iterable[str], cutoff: float = 0.6) -> str:
     for one in () if matches else by_lower_case:
         if word.startswith(f"{one}_") or f"{one}_".startswith(word):
             matches = [one]
+            break
     return f" Did you mean {by_lower_case[matches[0]]!r}?" if matches else ""
 
 

@@ -61,10 +61,15 @@ from fastrank_eval.groups.scan import (
     keys_at,
 )
 from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, ordered_integers
-from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
+from fastrank_eval.io.computed import (
+    expressions_of,
+    input_columns,
+    refuse_computed,
+    with_computed,
+)
 from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
-from fastrank_eval.io.reader import RowReader, open_rows
+from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of
 from fastrank_eval.measures import Measure
@@ -433,20 +438,21 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
 def _open(drafts: Sequence[Request]) -> Source:
     """Open the source of requests."""
     options = drafts[0].options
-    text: dict[str, None] = {}
-    for draft in drafts:
-        roles = draft.roles
-        text |= dict.fromkeys(roles.by_column("group", "item", "field"))
-        if draft.options.by:
-            from fastrank_eval.slicing.slicer import valued_columns
+    keys, texts, numbers = set[str](), set[str](), set[str]()
+    for roles, by in ((draft.roles, draft.options.by) for draft in drafts):
+        keys |= roles.by_column("group", "item").keys()
+        texts |= roles.by_column("field").keys()
+        numbers |= roles.by_column("label", "score", "weight", "group weight").keys()
+        numbers.update(input_columns(roles.scores, roles.expressions))
+        if by:
+            from fastrank_eval.slicing.slicer import sliced_columns
 
-            text |= dict.fromkeys(valued_columns(draft.options.by))
-    source = open_rows(
-        options.source,
-        options.format,
-        options.where,
-        filter(is_unicode, text),  # others are refused below
-    )
+            texts.update(sliced_columns(by, binned=False))
+            numbers.update(sliced_columns(by, binned=True))
+    wanted = filter(is_unicode, keys | (texts - numbers))  # others are refused below
+    source = open_rows(options.source, options.format, options.where, wanted)
+    if source.as_text is not None and options.where is not None:
+        source = with_quoted_text(source, options.where, numbers)
     expressions = [draft.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
     if options.null_groups == "error" or options.group is None:

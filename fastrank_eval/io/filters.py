@@ -295,6 +295,20 @@ class Where:
 
     condition: Node | pc.Expression
 
+    def quoted_columns(self, schema: pa.Schema) -> frozenset[str]:
+        """Name the columns of numbers that are compared only with text."""
+        if isinstance(self.condition, pc.Expression):
+            return frozenset()
+        kinds: dict[str, set[str]] = {}
+        for leaf in leaves(self.condition):
+            kinds.setdefault(leaf.column, set()).update(one.kind for one in leaf.literals)
+        return frozenset(
+            field.name
+            for field in schema
+            if kinds.get(field.name) == {"text"}
+            and (_has_numbers(field.type) or pa.types.is_boolean(field.type))
+        )
+
     def select(self, schema: pa.Schema) -> Selection:
         """Bind the condition to the columns of a source.
 

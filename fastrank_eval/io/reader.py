@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -147,6 +147,17 @@ def open_rows(
         return open_dataset(source, name, condition)
     in_memory = _open_in_memory(source, name)
     return in_memory if condition is None else condition.apply(in_memory)
+
+
+def with_quoted_text(source: Source, where: object, numbers: Set[str]) -> Source:
+    """Read columns of CSV as text that a condition compares only with text.
+
+    The names in `numbers` keep their types.
+    """
+    from fastrank_eval.io.filters import condition_of
+
+    quoted = condition_of(where).quoted_columns(source.schema) - numbers
+    return source.as_text(quoted) if quoted and source.as_text is not None else source
 
 
 def _open_in_memory(source: object, name: str) -> Source:

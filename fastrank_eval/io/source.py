@@ -204,6 +204,7 @@ class Source:
     untyped: frozenset[str] = frozenset()
     rows_left_out: int | None = None
     _is_consumed: bool = False
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __repr__(self) -> str:
         rows = "" if self.rows is None else f", {self.rows} rows"
@@ -276,7 +277,8 @@ class Source:
     def derived(self, read: Callable[[Sequence[str]], Iterator[Batch]], **changes: Any) -> Source:
         """Return a source of other rows or columns, with other attributes."""
         result = copy(self)
-        vars(result).update(changes, _read=read)
+        fresh = {"rows_left_out": None, "_is_consumed": False}
+        vars(result).update(fresh | changes, _read=read)
         return result
 
     def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:
@@ -390,8 +392,8 @@ def refuse_text(source: Source, name: str, argument: str) -> None:
         first += batch.num_rows
     raise ColumnError(
         f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
-        "files the columns of groups, items, slices, fields and classes are text; write the "
-        "numbers to a column of their own, or the file as Parquet."
+        "files the columns of groups, items and classes are text, and those with words in any row; "
+        "write the numbers to a column of their own, or the file as Parquet."
     )
 
 
@@ -436,7 +438,10 @@ Columns: user, label.
         if type(name) is str and name.isascii() and len(schema.get_all_field_indices(name)) == 1:
             continue
         if not is_text(name):
-            raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; name it 'x'.")
+            raise ColumnError(
+                f"{prefix}must be names of columns, got {shown(name)}; pass 'user_id', for "
+                "instance."
+            )
         count = len(schema.get_all_field_indices(name))
         if count > 1:
             raise ColumnError(

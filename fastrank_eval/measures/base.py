@@ -176,9 +176,11 @@ class Measure:
                         f"{self.name}: {param.name} must be {wrong}, got {options[param.name]!r}."
                     ) from None
             values[param.name] = value
+        # An option of the name of a method is read from `option_values` alone.
         self.__dict__.update(
-            values, option_values=values, explicit_options=frozenset(options), alias=None
+            {name: value for name, value in values.items() if not hasattr(type(self), name)}
         )
+        self.__dict__.update(option_values=values, explicit_options=frozenset(options), alias=None)
         self.__dict__["cutoff"] = self._read_cutoff(cutoff)
         self.check()
 

@@ -256,11 +256,10 @@ def _slicings_of(
     return Slicings(slices, tuple(encoders.values()), tuple(activities.values()))
 
 
-def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
-    """List the columns whose values are slices."""
+def sliced_columns(by: str | SliceSpec | Sequence[str | SliceSpec], *, binned: bool) -> set[str]:
+    """List the columns that are put in bins, or whose values are slices."""
     columns = (column for spec in requested_slicing(by) for column in spec.columns)
-    valued = (column.column for column in columns if column.binning is None and not column.activity)
-    return tuple(dict.fromkeys(valued))
+    return {c.column for c in columns if not c.activity and (c.binning is not None) is binned}
 
 
 def _column_encoders(

@@ -31,7 +31,7 @@ def write(path: Path, values: list[str], name: str = "z") -> Path:
     return path
 
 
-def slices(source: object, by: str = "z", **options: Any) -> list[str]:
+def slices(source: object, by: Any = "z", **options: Any) -> list[str]:
     result = fe.evaluate(source, **{**ASKED, **options}, by=by)
     return [value.slice.replace('"', "") for value in result.values if value.by]
 
@@ -53,12 +53,22 @@ def test_slices__keep_texts_apart(tmp_path: Path, texts: list[str]) -> None:
 def test_where__compares_text_as_it_is_written__and_numbers_by_value(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ["7", "007", "12"])
     assert slices(path, where="z = '7'") == ["z=7"]
-    for where in ("z = 7", "z = '7'", "z in ('007', 8)"):
-        assert fe.evaluate(path, **ASKED, where=where).meta.rows == 4
+    for where, rows in (("z = 7", 4), ("z in ('007', 8)", 4), ("z = '7'", 2), ("z = '007'", 2)):
+        assert fe.evaluate(path, **ASKED, where=where).meta.rows == rows
+    labels = fe.evaluate(path, **ASKED, where="click = '1' or pctr = '0.25'")
+    assert labels.meta.rows == 6
     with pytest.raises(ArgumentError, match=r"'z' is string, and 7 is not .* Write '7' in single"):
         slices(path, where="z = 7")
     as_text = fe.open_source(path, text="z", where="z in ('7', '12')")
     assert fe.evaluate(as_text, **ASKED).meta.rows == 4
+
+
+def test_slices__of_a_column_that_is_also_a_number__have_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", ["07", "7", "12"])
+    assert slices(path) == ["z=07", "z=12", "z=7"]
+    assert slices(path, by=["z", "z:10"])[:2] == ["z=7", "z=12"]
+    for score in ("z", {"m": "z + pctr"}):
+        assert slices(path, score=score) == ["z=7", "z=12"]
 
 
 def test_classes__are_text_where_scores_name_them(tmp_path: Path) -> None:
