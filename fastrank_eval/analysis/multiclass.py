@@ -361,7 +361,9 @@ def evaluate_classes(
     weight, where = given.weight, given.where
     policies = given.undefined or undefined_policies("skip")
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"name: must be a text that is not empty, got {name!r}; pass 'p', say.")
+        raise ArgumentError(
+            f"name: must be a text that is not empty, got {name!r}; pass 'p', for instance."
+        )
     requested = parse_measures(measures)
     averages = _read_averages(average)
     named = isinstance(scores, Mapping) and all(isinstance(each, str) for each in scores)

@@ -517,7 +517,9 @@ def confusion(
     rel = checked("rel", rel, REL.read)
     measures = [PositivePredictiveValue(threshold=value, rel=rel) for value in thresholds]
     if not measures:
-        raise ArgumentError("threshold: must have at least one number, got none; pass 0.5, say.")
+        raise ArgumentError(
+            "threshold: must have at least one number, got none; pass 0.5, for instance."
+        )
     columns = {"label": label, "score": score, "weight": weight}
     plan, found = _totals(confusion, source, columns | options, measures)
     rows = [

@@ -417,9 +417,9 @@ def _tick_texts(
     rough = (high - low) / 5
     unit = 10.0 ** math.floor(math.log10(rough))
     step = unit * next((n for n in (1, 2, 2.5, 5) if unit * n >= rough), 10)
-    digits = next((n for n in range(12) if math.isclose(round(step, n), step)), 12)
+    form = next((f".{n}f" for n in range(12) if math.isclose(round(step, n), step)), ".3g")
     ticks = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return {tick: text(tick) if text else f"{tick:.{digits}f}" for tick in ticks}
+    return {tick: text(tick) if text else format(tick, form) for tick in ticks}
 
 
 def _predictions(lines: Sequence[Sequence[_Point]]) -> _Axis:
