@@ -36,7 +36,7 @@ def write_pages(folder: Path) -> dict[str, tuple[Path, int]]:
     notebook = folder / "notebook.html"
     notebook.write_text(_NOTEBOOK.format(result._repr_html_()), encoding="utf-8")
     night = demo / "month" / "report" / f"{NIGHT}.html"
-    return {"notebook": (notebook, 322), "nightly": (night, 970)}
+    return {"notebook": (notebook, 300), "nightly": (night, 750)}
 
 
 def main() -> None:
