@@ -169,7 +169,7 @@ def models(own_folder) -> list[str]:
 
 
 def refused(*words: str) -> str:
-    """What a command says that cannot do what it is told."""
+    """Return the error of a command that fails."""
     outcome = run(*words)
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     return outcome.stderr.rstrip()

@@ -382,7 +382,7 @@ def test_every_measure_of_all_rows__of_a_class_is_that_of_its_rows_alone(weighte
 
 
 def classes(columns: dict[str, Any], **options: Any) -> fastrank_eval.ClassResult:
-    """Evaluate two rows, of which some columns are replaced."""
+    """Evaluate two rows, with other columns in place of some."""
     data = {"kind": ["a", "b"], "x": [0.5, 0.4], "y": [0.5, 0.6], "w": [1.0, 3.0], **columns}
     given = {"label": "kind", "scores": {"a": "x", "b": "y"}, "measures": "AUC", **options}
     return evaluate_classes(data, **given)

@@ -20,7 +20,7 @@ LOG = {"user": ["a", "a", "b"], "click": [0, 1, 0], "pctr": [0.1, 0.2, 0.3], "pc
 
 
 def rows(columns: dict[str, Any] | None = None, **options: Any) -> fe.Result:
-    """Evaluate two groups of three rows, of which some columns are replaced."""
+    """Evaluate two groups of three rows, with other columns in place of some."""
     return tables.evaluate(six_rows(**(columns or {})), **{**EVERY_ROLE, **options})
 
 
