@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval._lib.kernel_store import user_folder
-from tests.support import commands
-from tests.support.other_system import answers
+from tests.support.other_system import ALONE, answers
 from tests.support.signals import default_signals
 
 pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("runs each command twice")]
@@ -26,14 +25,14 @@ ROOT = HERE.parent
 OTHER_SYSTEM = [sys.executable, str(HERE / "support" / "other_system.py")]
 
 CLICKS = ["impressions.parquet", "--group", "user_id", "--label", "click"]
+#: The first commands find no kernels of the user, as on a system that names no folder for them.
 COMMANDS = {
+    "demo": ["demo", ".", "--rows", "5000", "--overwrite"],
+    ALONE: ["evaluate", "impressions.parquet", "-l", "click", "-s", "score_a", "-m", "AUC"],
     "evaluate": ["evaluate", *CLICKS, "--score", "score_a,score_b", "--by", "country"],
     "evaluate with little memory": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "GAUC,AUC"),
         *("--order", "scattered", "--memory", "1GB"),
-    ],
-    "evaluate without a folder for kernels": [
-        *("evaluate", *CLICKS, "--score", "score_a", "--measures", "P@1", "--order", "grouped"),
     ],
     "state": ["evaluate", *CLICKS, "--score", "score_a", "--save-state", "night.state"],
     "trec": ["trec", "-c", "qrels.txt", "ours.run"],
@@ -43,37 +42,19 @@ COMMANDS = {
 TIMES = re.compile(r"[\d.,e+-]+ s, [\d.,]+ (Mrows|rows)/s(\s\((first run:|[\d,]+ kernel)[^)]*\))?")
 
 
-#: The commands that find kernels of the user: any system can name a folder. One compiles instead,
-#: as all do on a system that names none.
-STORED = [name for name in COMMANDS if "without a folder" not in name]
-
-
-def start(system: list[str], *arguments: str, folder: Path, stored: bool = True) -> str:
-    """Run a program, with the kernels of the user or not."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    kernels = user_folder()
-    if stored and kernels is not None:
-        environment["FASTRANK_CACHE_DIR"] = str(kernels)
-    done = subprocess.run(
-        [*system, *arguments], capture_output=True, text=True, cwd=folder, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, str]]]:
     """What each command prints here and there, with the demo's data of each system."""
     this, other = tmp_path_factory.mktemp("this"), tmp_path_factory.mktemp("other")
-    demo = ["demo", ".", "--rows", "5000", "--overwrite"]
-    start(OTHER_SYSTEM, "fastrank_eval", *demo, folder=other)
-    there = json.loads(start(OTHER_SYSTEM, "", json.dumps(COMMANDS), *STORED, folder=other))
-    (name,) = COMMANDS.keys() - STORED
-    alone = start(OTHER_SYSTEM, "", json.dumps(COMMANDS), name, folder=other, stored=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    kernels = environment.pop("FASTRANK_CACHE_DIR", str(user_folder()))
+    done = subprocess.run(
+        [*OTHER_SYSTEM, json.dumps(COMMANDS), kernels],
+        capture_output=True, text=True, cwd=other, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     with contextlib.chdir(this):
-        commands.output(*demo)
-        here = answers(COMMANDS, COMMANDS)
-        yield [here, there | json.loads(alone)]
+        yield [answers(COMMANDS), json.loads(done.stdout)]
     states = [(folder / "night.state").read_bytes() for folder in (this, other)]
     assert len(states[0]) == len(states[1])
     assert not [path for path in other.rglob("*") if "fastrank" in path.name]

@@ -1,8 +1,8 @@
-"""Run a program as on a system that is neither Linux nor another POSIX system.
+"""Run commands as on a system that is neither Linux nor another POSIX system.
 
 It hides what only such systems have: modules, functions and constants of the standard library, and
-the files of the kernel. Libraries that are built for this system are imported before. The program's
-module and arguments follow this file's name; or an empty text, commands by name as JSON, and names.
+the files of the kernel. Libraries that are built for this system are imported before. The commands
+by name, as JSON, and the folder of the kernels of the user follow this file's name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import io
 import json
 import mmap
 import os
-import runpy
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +32,8 @@ NAMES: dict[Any, tuple[str, ...]] = {
     mmap: ("MADV_FREE", "MADV_HUGEPAGE", "MAP_ANONYMOUS", "MAP_PRIVATE"),
     signal: ("SIGHUP", "SIGKILL", "SIGPIPE", "pthread_kill", "pthread_sigmask", "set_wakeup_fd"),
 }
+#: The command after which kernels of the user are loaded.
+ALONE = "evaluate without a folder for kernels"
 KERNEL_FILES = ("/proc/", "/sys/")
 
 
@@ -72,24 +73,25 @@ def hide() -> None:
     os.open = without_kernel_files(os.open)
 
 
-def answers(commands: dict[str, list[str]], names: Iterable[str]) -> dict[str, str]:
-    """Run commands of the package by name; those with a limit of memory spill."""
+def answers(commands: dict[str, list[str]], kernels: str | None = None) -> dict[str, str]:
+    """Run commands by name; those with a limit of memory spill, those after `ALONE` load kernels."""
+    from fastrank_eval._lib.kernel_store import user_store
     from tests.support import spilling
     from tests.support.commands import output
 
     found = {}
-    for name in names:
-        undo = spilling.spill() if "--memory" in commands[name] else None
-        found[name] = output(*commands[name])
+    for name, arguments in commands.items():
+        undo = spilling.spill() if "--memory" in arguments else None
+        found[name] = output(*arguments)
         if undo is not None:
             undo()
+        if kernels and name == ALONE:
+            assert user_store() is None
+            os.environ["FASTRANK_CACHE_DIR"] = kernels
+            user_store.cache_clear()
     return found
 
 
 if __name__ == "__main__":
     hide()
-    if not sys.argv[1]:
-        sys.stdout.write(json.dumps(answers(json.loads(sys.argv[2]), sys.argv[3:])))
-        sys.exit()
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    sys.stdout.write(json.dumps(answers(json.loads(sys.argv[1]), sys.argv[2])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,20 @@ results = [
     for keep in ("", "values")
 ]
 print(json.dumps([[result.meta.compiled for result in results], "numba" in sys.modules]))
+"""
+
+#: Warms up with the kernels of this run; the folder has those that the commands asked for then.
+WARM_UPS = """
+import shlex, shutil, sys
+from fastrank_eval._lib import kernel_store
+from fastrank_eval.apps.cli.main import cli
+
+asked, read = [], kernel_store._read
+kernel_store._read = lambda path, key: asked.append(path) or read(path, key)
+for command in sys.argv[2:]:
+    cli.main(shlex.split(command), standalone_mode=False)
+for path in asked:
+    shutil.copy(path, sys.argv[1])
 """
 
 #: Root imports all modules: others may not be allowed to read the environment.
@@ -79,17 +94,18 @@ def sample(tmp_path: Path) -> str:
     return str(tmp_path / "sample.parquet")
 
 
-@pytest.mark.slow("compiles the kernels of a warm-up")
+@pytest.mark.slow("evaluates many rows")
 def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothing_after_it(
-    sample: str, tmp_path: Path, empty_store: Path
+    sample: str, tmp_path: Path, store: Path, empty_store: Path
 ) -> None:
-    done = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
+    computed = [*COLUMNS[:-1], "x = score_a * score_a", "--measures", "GAUC"]
+    given = [*COLUMNS, "--measures", EIGHT]
+    commands = [shlex.join(["warmup", sample, *options]) for options in (given, computed)]
+    done = run(store, "-c", WARM_UPS, str(empty_store), *commands)
     assert (done.returncode, done.stderr) == (0, "")
-    files = len(list(empty_store.glob("*.kernel")))
-    assert (
-        done.stdout
-        == f"{files} kernels compiled, 0 loaded, stored in {empty_store}; later runs load them\n"
-    )
+    words = [line.split() for line in done.stdout.splitlines()]
+    first, second = (int(line[0]) + int(line[3]) for line in words)
+    assert second > first, "computed scores have kernels of their own"
     others = []
     for order in ("sorted", "grouped", "shuffled"):
         others.append(tmp_path / f"{order}.parquet")
@@ -98,17 +114,7 @@ def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothi
     others.append(tmp_path / "hashes.parquet")
     found = run(empty_store, "-c", EVALUATE, f"{EIGHT} GAUC AUC,RR", *map(str, others))
     assert json.loads(found.stdout) == [[0] * 24, False], found.stderr
-    again = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
-    assert (
-        again.stdout
-        == f"0 kernels compiled, {files} loaded, stored in {empty_store}; later runs load them\n"
-    )
-    computed = ["--group", "user_id", "--label", "click", "--score", "x = score_a * score_a"]
-    done = warm_up(empty_store, sample, *computed, "-m", "GAUC")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split()[0] != "0"
-    command = ["-m", "fastrank_eval", "evaluate", sample, *computed, "-m", "GAUC", "-q"]
-    evaluated = run(empty_store, *command)
+    evaluated = run(empty_store, "-m", "fastrank_eval", "evaluate", sample, *computed, "-q")
     assert "score={x: score_a * score_a}" in " ".join(evaluated.stdout.split())
     assert "compiled" not in evaluated.stdout
 
@@ -120,11 +126,12 @@ def test_compiled_and_loaded_kernels__are_counted(
     folder = empty_store / "kernels"
     assert warm_up(store, sample, *COLUMNS, "--measures", "AUC").returncode == 0
     shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_rank-*"))
-    first = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
-    second = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
-    assert first[:3] == ["1", "kernel", "compiled,"]
-    assert second[:3] == ["0", "kernels", "compiled,"]
-    assert int(second[3]) == int(first[3]) + 1
+    first = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout
+    loaded = int(first.split()[3])
+    stored = f"stored in {folder}; later runs load them\n"
+    assert first == f"1 kernel compiled, {loaded} loaded, {stored}"
+    second = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout
+    assert second == f"0 kernels compiled, {loaded + 1} loaded, {stored}"
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
