@@ -74,7 +74,7 @@ def hide() -> None:
 
 
 def answers(commands: dict[str, list[str]], kernels: str | None = None) -> dict[str, str]:
-    """Run commands by name; those with a limit of memory spill, those after `ALONE` load kernels."""
+    """Run commands by name; those with a limit spill, and those after `ALONE` load kernels."""
     from fastrank_eval._lib.kernel_store import user_store
     from tests.support import spilling
     from tests.support.commands import output
