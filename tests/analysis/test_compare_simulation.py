@@ -7,7 +7,7 @@ from scipy import stats
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.stats.hypothesis_tests import clustered_test
-from tests.support.click_logs import compare
+from tests.support.click_logs import compare, evaluate
 
 pytestmark = pytest.mark.slow("1,000 comparisons are simulated")
 
@@ -69,10 +69,9 @@ def test_intervals__cover_the_difference_in_95_percent(compared, measure, model)
 
 @pytest.mark.parametrize("measure", OF_ROWS)
 def test_intervals_of_values__cover_the_truth_in_95_percent(studies, measure) -> None:
-    whole, *values = fe.evaluate(
-        studies, label="click", score="old", measures=measure, by="study", keep=""
-    )
-    assert len(values) == STUDIES
+    options = {"by": "study", "order": "grouped", "keep": ""}
+    whole, *values = evaluate(studies, "old", measure, **options)
+    assert (len(values), whole.by) == (STUDIES, None)
     covered = [v.ci_low <= whole.value <= v.ci_high for v in values]
     assert 0.935 <= np.mean(covered) <= 0.965
 
