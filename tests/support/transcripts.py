@@ -22,13 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
 import fastrank_eval as fe
 from fastrank_eval._lib import errors
+
+try:
+    import polars as pl
+except ImportError:  # the environments of peers have none, and no case that names it
+    pl = None  # type: ignore[assignment]
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "told"
 
