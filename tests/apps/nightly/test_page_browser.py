@@ -189,7 +189,11 @@ def test_browser__narrow__no_page_wide_scrolling(browser: Any, file: str) -> Non
 
 CONTRAST = """() => {
     const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const known = {};
     function rgb(colour) {
+        return known[colour] ??= painted(colour);
+    }
+    function painted(colour) {
         paint.clearRect(0, 0, 1, 1);
         paint.fillStyle = colour;
         paint.fillRect(0, 0, 1, 1);
