@@ -21,6 +21,7 @@ from fastrank_eval._lib.threads import report, reporting_to
 from fastrank_eval.apps.cli.progress_bar import progress_bar
 from tests.support import batched
 from tests.support.terminal import shown
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.no_kernels
 
@@ -86,24 +87,12 @@ def test_progress__limit_of_unknown_rows__leaves_the_total_unknown() -> None:
     assert rows_told(reader(), limit=3) == [(0, None), (2, None), (3, None), (3, 3)]
 
 
-def test_progress__no_rows__is_told_as_done() -> None:
-    assert rows_told(TABLE.slice(0, 0)) == [(0, 0)]
-    assert rows_told(reader(TABLE.slice(0, 0))) == [(0, None), (0, 0)]
-
-
 @pytest.mark.usefixtures("never_resting")
 def test_progress__keys_that_come_back__begins_again() -> None:
     returning = pa.concat_tables([TABLE, TABLE.slice(0, 1)])
     rows = [rows for rows, _ in rows_told(returning, batch_rows=3)]
     assert rows.count(0) > 1
     assert rows[-1] == 7
-
-
-def test_progress__bad_rows__are_counted_under_a_name_of_their_own() -> None:
-    heard: list[fe.Progress] = []
-    with pytest.raises(fe.ColumnError, match="1 row"):
-        evaluate({**ROWS, "pctr": [float("nan"), 1, 1, 1, 1, 1]}, progress=heard.append)
-    assert heard[-1] == fe.Progress("counting bad rows", 6, 6)
 
 
 def test_progress__result__is_the_same_with_and_without() -> None:
@@ -190,11 +179,6 @@ def test_progress__callback_raises__the_run_and_its_threads_end(threads: int) ->
         evaluate(endless, order="grouped", threads=threads, batch_rows=6, progress=stop)
     assert len(taken) < 20
     assert not [t for t in threading.enumerate() if t.name.startswith("fastrank")]
-
-
-def test_progress__not_callable__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match="progress: must be a function or None, got True;"):
-        evaluate(TABLE, progress=True)
 
 
 # ---- the bar of the command line -----------------------------------------------------------------
@@ -385,3 +369,6 @@ def test_bar__without_colours__shows_its_share_by_its_length(
     line = drawn(terminal, clock, *halfway(10**8))
     assert re.match(r"reading (━━━|-{5} -{14})", line), line
     assert line.endswith("25%  25.0 of 100.0 Mrows  25.0 Mrows/s 00:03")
+
+
+test_answers = answers(globals())

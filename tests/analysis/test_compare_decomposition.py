@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError
 from tests.support.click_logs import MODELS, click_log, compare, evaluate, with_nulls
 from tests.support.transcripts import answers
 
@@ -73,11 +72,6 @@ def test_json__has_the_decomposition_of_every_mean() -> None:
     assert "decompositions" not in compare(LOG, "AP").document()
 
 
-def test_without_slices__there_is_nothing_to_decompose_by() -> None:
-    with pytest.raises(ArgumentError, match="sliced by nothing"):
-        compare(LOG, "AP").decomposition("AP")
-
-
 def test_slices_of_one_result__have_the_values_of_one_pass_but_no_error() -> None:
     once = compare(LOG, "GAUC,AP", MODELS, by=["slot", "country"])
     found = evaluate(LOG, MODELS, "GAUC,AP", by=["slot", "country"]).compare(baseline="old")
@@ -124,34 +118,6 @@ def test_groups_of_one_night_only__have_the_error_of_independent_samples() -> No
     for line in found:
         errors = [next(v.se for v in night if v.measure == line.measure) for night in nights]
         assert line.se == pytest.approx(math.hypot(*errors), rel=0.01)
-
-
-def test_slices_of_one_night_only__are_undefined_and_all_mix() -> None:
-    logs = [rows(LOG, LOG["country"] != name) for name in ("se", "de")]
-    nights = [evaluate(night, "old", MEASURES, by="country") for night in logs]
-    found = nights[0].compare(nights[1])
-    gone = found.find("AP", slice="country=de")
-    assert (gone.warning, gone.groups) == ("undefined", 0)
-    assert gone.base_value == nights[0].value("AP", slice="country=de")
-    assert math.isnan(gone.delta)
-    parts = found.decomposition("AP")
-    assert parts.slices == ("country=de", "country=fr", "country=se")
-    assert parts.within == 0
-    assert parts.composition == pytest.approx(found.find("AP").delta, abs=1e-15)
-
-
-def test_slicings_of_both_results__are_compared() -> None:
-    base = evaluate(LOG, "old", MEASURES, by=["slot", "country"])
-    options = {"by": ["@rows:1,5", "country"], "where": "slot = 0", "min_groups": 2}
-    other = evaluate(LOG, "new", MEASURES, **options)
-    found = base.compare(other)
-    assert list(dict.fromkeys(line.by for line in found)) == [None, "country"]
-    assert found.meta.conventions["by"] == ["country"]
-    assert not {"where", "min_groups"} & set(found.meta.conventions)
-    assert {v.by for v in found.evaluated} == {None, "country"}
-    alone = base.compare(evaluate(LOG, "new", MEASURES))
-    assert {line.slice for line in alone} == {"all"}
-    assert "by" not in alone.meta.conventions
 
 
 test_answers = answers(globals())

@@ -175,15 +175,6 @@ def test_lift__at_depths__counts_tied_rows_as_the_mean_over_their_orders():
     assert curve("lift", log).values["pctr"]["Lift@10%"] == pytest.approx(8 / 3)
 
 
-def test_det__equal_error_rate__lies_where_both_rates_meet():
-    found = curve("det", points="all")
-    fpr, fnr = found.of()["fpr"], found.of()["fnr"]
-    error = found.values["pctr"]["EER"]
-    assert np.interp(error, fpr, fnr) == pytest.approx(error)
-    same = {"user": [1, 1], "click": [0, 1], "pctr": [0.5, 0.5]}
-    assert curve("det", same).values["pctr"]["EER"] == 0.5
-
-
 def test_grades__count_from_rel_on():
     grade = np.random.default_rng(4).integers(0, 4, ROWS)
     graded, binary = LOG | {"click": grade}, LOG | {"click": (grade >= 2).astype(int)}
@@ -250,18 +241,6 @@ def test_bits__depend_neither_on_order_nor_batches_nor_threads(kind, weight):
     assert wanted.num_rows > 5
 
 
-def test_models__stand_in_one_table__each_as_alone():
-    both = curve("roc", score=["pctr", "other"])
-    assert both.scores == ("pctr", "other")
-    alone = [curve("roc", score=name).records() for name in both.scores]
-    assert both.records().equals(pa.concat_tables(alone))
-    assert set(both.records().column("score").to_pylist()) == {"pctr", "other"}
-    with pytest.raises(ArgumentError, match=r"one of 'pctr'.*got 'pctrr'.*Did you mean 'pctr'"):
-        both.of("pctrr")
-    with pytest.raises(ArgumentError, match="one of 'pctr', 'other', got None"):
-        both.of()
-
-
 NOTHING = {"user": np.empty(0, int), "click": np.empty(0, int), "pctr": np.empty(0)}
 ONE_CLASS = {"user": [1, 1], "click": [0, 0], "pctr": [0.1, 0.2]}
 POSITIVE = {"user": [1, 1], "click": [1, 1], "pctr": [0.1, 0.2]}
@@ -286,12 +265,6 @@ def test_degenerate_rows__have_no_curve_and_a_reason(kind, log, reason):
     if kind in OF_SCORES:
         assert found.records().num_rows == 0
         assert found.records().schema.names[0] == "score"
-
-
-def test_one_class__still_has_what_needs_no_other():
-    assert curve("pr", POSITIVE).of()["precision"].tolist() == [1, 1]
-    assert curve("lift", POSITIVE).of()["lift"].tolist()[1:] == [1]
-    assert curve("calibration", ONE_CLASS).of()["observed_rate"].tolist() == [0, 0]
 
 
 # ---- curves of groups ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tests.analysis.test_compare_states import same
 from tests.golden_state import GOLDEN, golden_result
 from tests.results.test_saved_states import same_arrays
 from tests.support import batched
+from tests.support.transcripts import answers
 
 AUC = "AUC(se='clustered')"
 MODELS = ["old", "new", "Newest"]
@@ -161,17 +162,6 @@ def test_model_saved_alone_without_a_row__is_not_matched(silent: str) -> None:
     same(state_of(bare, by=()).merge().compare(), compare(bare, by=()))
 
 
-def test_slice_that_only_a_newer_file_has__keeps_its_error() -> None:
-    log = log_of(8, 60)
-    early, late = (log.filter(pa.array((log["user"].to_numpy() < 30) == first)) for first in (1, 0))
-    found = unmatched(state_of(early)).merge(state_of(late)).compare()
-    known = {line.slice for line in found if line.se >= 0}
-    assert known == {line.slice for line in found if line.by == "rare"} - {
-        f"rare={number}" for number in range(6)
-    }
-    assert len(known) == 6
-
-
 def test_golden_file__has_the_difference_of_today() -> None:
     golden, today = fe.load_state(GOLDEN), golden_result().state
     found, once = golden.compare().find(AUC), today.compare().find(AUC)
@@ -199,3 +189,6 @@ def test_groups__that_a_model_has_not_scored__stand_beside_those_of_another() ->
     assert sizes == {"new": [1, 2, 2, 2], "old": [1, 2, 2, 2]}
     same(state.compare(), compare(log, score=["old", "new"], by=()))
     assert state.compare().find(AUC).groups == 4
+
+
+test_answers = answers(globals())

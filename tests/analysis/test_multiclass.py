@@ -283,37 +283,6 @@ def test_label__of_truth__takes_false_first() -> None:
         assert result.classes == ("false", "true")
 
 
-def test_ties__of_the_highest_score__go_to_the_first_class() -> None:
-    data = {"kind": ["a", "b"], "x": [0.5, 0.5], "y": [0.5, 0.5]}
-    result = evaluate_classes(data, label="kind", scores={"a": "x", "b": "y"}, measures="Accuracy")
-    assert result.confusion.tolist() == [[1, 0], [1, 0]]
-    result = evaluate_classes(data, label="kind", scores={"b": "y", "a": "x"}, measures="Accuracy")
-    assert result.confusion.tolist() == [[1, 0], [1, 0]]
-    assert result.classes == ("b", "a")
-
-
-def test_class__without_rows_or_predictions__is_left_out_and_counted() -> None:
-    data = {"kind": ["a", "a", "b"], "x": [0.9, 0.8, 0.1], "y": [0.1, 0.2, 0.9], "z": [0.0] * 3}
-    given = {"label": "kind", "scores": ABC}
-    averages = ["macro", "weighted", "ovo", "mu"]
-    measures = "PPV,TPR,AUC,BalancedAccuracy"
-    result = evaluate_classes(data, **given, measures=measures, average=averages)
-    found = {(v.measure, v.slice): (v.value, v.groups_used, v.dropped) for v in result}
-    assert found["PPV", "macro"] == (1.0, 2, {"none_predicted": 1})
-    assert found["TPR", "weighted"] == (1.0, 2, {"all_negative": 1})
-    assert found["AUC", "macro"] == (1.0, 2, {"single_class": 1})
-    assert found["AUC", "ovo"] == (1.0, 1, {"single_class": 2})
-    assert found["AUC", "mu"] == (1.0, 1, {"single_class": 2})
-    assert found["BalancedAccuracy", "all"][0] == 1.0
-    assert math.isnan(result["PPV"][2])
-    assert result.per_class["PPV"].null_count == 1
-    zero = evaluate_classes(data, **given, measures="PPV,TPR", undefined="PPV=zero")
-    assert zero.value("PPV") == pytest.approx(2 / 3)
-    assert zero.value("TPR") == 1.0
-    with pytest.raises(fastrank_eval.UndefinedError, match="none_predicted"):
-        evaluate_classes(data, **given, undefined="error", measures="PPV")
-
-
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_rows__of_one_class_or_none__have_no_value_but_a_reason(rows: int) -> None:
     columns = {"x": [0.9] * rows, "y": [0.1] * rows, "w": [0.0] * rows}
@@ -386,26 +355,6 @@ def classes(columns: dict[str, Any], **options: Any) -> fastrank_eval.ClassResul
     data = {"kind": ["a", "b"], "x": [0.5, 0.4], "y": [0.5, 0.6], "w": [1.0, 3.0], **columns}
     given = {"label": "kind", "scores": {"a": "x", "b": "y"}, "measures": "AUC", **options}
     return evaluate_classes(data, **given)
-
-
-def test_result__asked_for_what_it_has_not__says_what_it_has() -> None:
-    actual, probability, weight = rows_of(9, rows=30)
-    result = evaluated(
-        table(actual, probability, weight), measures="AUC,PPV,RR", average=["macro", "micro"]
-    )
-    with pytest.raises(ArgumentError, match="'macro', 'micro'; name one"):
-        result.value("AUC")
-    with pytest.raises(ArgumentError, match="not 'weighted'"):
-        result.value("AUC", average="weighted")
-    with pytest.raises(fastrank_eval.MeasureError, match="row as a group"):
-        result["RR"]
-    with pytest.raises(fastrank_eval.MeasureError, match="was not part"):
-        result.value("MCC")
-    assert result.value("RR") == result.value("RR", average="samples")
-    none = evaluated(table(actual, probability, weight), measures="AUC", average=None)
-    assert list(none) == []
-    with pytest.raises(ArgumentError, match="none: result"):
-        none.value("AUC")
 
 
 def test_result__as_json__has_classes_and_confusion() -> None:

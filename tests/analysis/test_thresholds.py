@@ -189,19 +189,6 @@ def test_several_models__each_have_theirs():
     assert found["b"].threshold == float(np.float32(0.1))
 
 
-def test_where_and_limit__choose_the_rows():
-    log = {"y": [1, 0, 1, 0], "s": [0.4, 0.3, 0.2, 0.1], "day": [1, 1, 2, 2]}
-    chosen = best_threshold(log, label="y", score="s", where="day = 2")
-    assert (chosen.threshold, chosen.tp, chosen.tn) == (0.2, 1, 1)
-    assert best_threshold(log, label="y", score="s", limit=1).tp == 1
-
-
-def test_criteria__are_all_tried_and_printed():
-    assert {options["by"] for options in CRITERIA} == set(OPTIONS)
-    assert str(Criterion("cost", costs={"fp": 1, "fn": 5}, pos=0.1)) == "cost(fp=1, fn=5, pos=0.1)"
-    assert str(Criterion("recall", target=0.9)) == "recall(target=0.9)"
-
-
 # ---- the command line ----------------------------------------------------------------------------
 
 
@@ -232,12 +219,6 @@ def test_command__writes_several_models_as_json_and_csv(own_folder):
 def test_command__knows_every_criterion():
     (by,) = (param for param in threshold.params if param.name == "by")
     assert tuple(by.type.choices) == tuple(OPTIONS)
-
-
-def test_row_and_rel__of_grades():
-    rows = [Row(0.9, 2), Row(0.8, 1), Row(0.1, 0)]
-    assert found_in(rows, rel=2).threshold == 0.9
-    assert found_in(rows, rel=1).threshold == 0.8
 
 
 test_answers = answers(globals())

@@ -18,6 +18,7 @@ from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.worker import merge_replies
 from tests.support import batched
+from tests.support.transcripts import answers
 
 OPTIONS: dict[str, Any] = {"label": "y", "score": "s", "measures": "LogLoss"}
 
@@ -149,15 +150,6 @@ def test_group_of_one_state__is_not_named_beside_many_others() -> None:
         assert LARGEST not in merged._header
 
 
-def test_groups_that_lose_rows__are_as_large_as_what_is_left() -> None:
-    log = log_of([50, 30, *[1] * 40])
-    scores = log["s"].to_pylist()
-    scores[:45] = [None] * 45
-    log = log.set_column(3, "s", pa.array(scores))
-    result = batched.evaluate(log, group="g", **OPTIONS, unretrieved="drop")
-    assert named(result) == {"key": {"g": 1}, "rows": 30}
-
-
 @pytest.mark.parametrize("record", [{"key": {"g": 0}}, {"key": {"g": 0}, "rows": "many"}, 5])
 def test_malformed_group__is_refused(record: object) -> None:
     content = batched.partial(log_of([100, *[1] * 99]), group="g", **OPTIONS).to_bytes()
@@ -207,3 +199,6 @@ class Reply:
     def __init__(self, row: dict[str, Any]) -> None:
         self.partition, self.rows, self.compiled = row["partition"], row["rows"], row["compiled"]
         self.states, self.fault = row["states"], row["fault"]
+
+
+test_answers = answers(globals())

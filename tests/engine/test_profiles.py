@@ -88,14 +88,6 @@ def test_grades__linear_and_exponential_gains():
         assert found == pytest.approx(value, abs=5e-8), profile
 
 
-def test_trec_eval_9__scores_that_float32_cannot_tell_apart_are_tied():
-    table = pa.table(
-        {"group": [1, 1], "label": [1, 0], "score": [1.000000001, 1.0], "item": ["a", "b"]}
-    )
-    assert evaluate(table, "RR", profile="trec_eval_9").value("RR") == 0.5
-    assert evaluate(table, "RR", profile="trec_eval_10").value("RR") == 1.0
-
-
 def test_trec_eval_10__rbp_has_its_persistence():
     found = evaluate(measures="rbp,rbp_resid", profile="trec_eval_10")
     wanted = evaluate(
@@ -135,13 +127,6 @@ def test_option_given_as_its_default__survives_a_profile():
         assert by_trec(again) == by_hand("exp")
 
 
-def test_value__of_what_the_profile_replaced__is_not_that_of_another_choice():
-    result = evaluate(measures="nDCG@3", profile="trec_eval_9")
-    assert result.value("nDCG@3") == result.value("nDCG(gain='linear')@3")
-    with pytest.raises(fe.MeasureError, match=r"which has nDCG\(gain='linear'\)@3"):
-        result.value("nDCG(gain='exp')@3")
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile__names_measures_options_and_choices_that_exist(profile):
     chosen = PROFILES[profile]
@@ -153,13 +138,6 @@ def test_profile__names_measures_options_and_choices_that_exist(profile):
             assert value != known[option].default, "a choice that changes nothing"
     for name, value in chosen.choices.items():
         assert value != DEFAULTS[name], "a choice that changes nothing"
-
-
-def test_choice_that_is_given__wins_over_the_profile():
-    result = evaluate(profile="catboost", ties="input", measures="nDCG(gain={1: 1, 2: 5})@3,RR")
-    assert result.meta.conventions["ties"] == "input"
-    assert result.meta.conventions["profile"] == "catboost"
-    assert "nDCG(gain={1: 1, 2: 5}, negative='keep', ideal='retrieved')@3" in values(result)
 
 
 def test_undefined__text_and_mapping_say_the_same():

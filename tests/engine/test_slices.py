@@ -334,23 +334,6 @@ def test_min_groups__leaves_small_slices_out_and_says_so():
         found.value("GAUC", slice=missing)
 
 
-def test_access__by_label_with_hints():
-    result = evaluate(by=["slot", "slot,country"])
-    line = next(v for v in result if (v.slice, v.measure) == ("slot=1", "GAUC"))
-    assert result.value("gauc", "score", slice="slot=1") == line.value
-    assert result.interval("GAUC", slice="slot=1") == (line.ci_low, line.ci_high)
-    assert line.by == "slot"
-    assert result.slices("slot") == ("slot=1", "slot=2", "slot=3", "slot=null")
-    assert result.slices(" slot , country") == result.slices()[4:]
-    with pytest.raises(ArgumentError, match=r"slice 'slot=4' was not part.*Did you mean 'slot="):
-        result.value("GAUC", slice="slot=4")
-    with pytest.raises(ArgumentError, match="not sliced by 'slto', but by 'slot', 'slot,country'"):
-        result.slices("slto")
-    with pytest.raises(ArgumentError, match="has no slices: ask for them by by="):
-        evaluate().interval("GAUC", slice="slot=1")
-    assert evaluate().slices() == ()
-
-
 def test_command__has_the_same_slices(own_folder):
     pq.write_table(LOG.drop_columns(["covers"]), "log.parquet")
     words = ["log.parquet", "-g", "user", "-l", "label", "-s", "score", "-m", "GAUC,AUC"]

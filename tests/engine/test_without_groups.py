@@ -104,11 +104,6 @@ def test_what_needs_groups__of_a_group__counts_them(options: dict[str, Any]) -> 
     assert result.meta.conventions["order"] == "scattered"
 
 
-def test_promised_order__of_measures_without_groups__is_verified() -> None:
-    with pytest.raises(fe.OrderError, match="comes back after other groups"):
-        fe.evaluate(LOG, group="user", **COLUMNS, measures="AUC", order="grouped")
-
-
 def test_states__of_no_group__merge_to_the_bits_of_one_run(tmp_path: Any) -> None:
     options: dict[str, Any] = {**COLUMNS, "measures": f"{PLAIN},{WITH_ERROR}", "by": "slot"}
     parts = [fe.partial(LOG.slice(first, 1700), **options) for first in (0, 1700, 3400)]

@@ -251,36 +251,10 @@ def test_batches__of_any_length__are_computed_row_by_row() -> None:
         assert [v for part in parts for v in part.column(0).to_pylist()] == known.tolist()
 
 
-def test_null__in_a_column__is_a_row_that_was_not_retrieved() -> None:
-    rows = {"user": [1, 1, 1], "click": [1, 0, 1], "a": [0.5, 0.4, None], "b": [0.5, None, 2.0]}
-    product = {**rows, "x": [0.25, None, None]}
-    options: dict[str, Any] = {"group": "user", "label": "click", "measures": "AP"}
-    found = batched.evaluate(rows, score={"x": "a * b"}, unretrieved="allow", **options)
-    assert bits(found) == bits(batched.evaluate(product, score="x", unretrieved="allow", **options))
-    with pytest.raises(fe.ColumnError, match=r"score column 'x' = a \* b is null in 2 row\(s\)"):
-        batched.evaluate(rows, score={"x": "a * b"}, **options)
-
-
-def test_integers_booleans_and_dictionaries__are_the_nearest_doubles() -> None:
-    rows = pa.table({
-        "big": pa.array([2**63 + 1, 2**53 + 1], pa.uint64()), "flag": [True, False],
-        "coded": pa.array([0.5, None]).dictionary_encode(),
-    })  # fmt: skip
-    expressions = expressions_of({"x": "big - flag * 1", "y": "coded * 2"})
-    (batch,) = RUN.with_computed(open_source(rows), expressions).batches(["x", "y"])
-    assert batch.column(0).to_pylist() == [2.0**63 - 1, 2.0**53]
-    assert batch.column(1).to_pylist() == [1.0, None]
-
-
 # ---- errors --------------------------------------------------------------------------------------
 
 LOG = {"user": [1, 1, 2], "click": [0, 1, 1], "pctr": [0.1, 0.4, 0.2], "pcvr": [0.5, 0.0, 0.0],
        "name": ["a", "b", "c"]}  # fmt: skip
-
-
-def test_where__reads_columns_of_the_data() -> None:
-    found = fe.evaluate(LOG, label="click", score={"x": "-pctr"}, measures="AUC", where="pcvr = 0")
-    assert found.meta.rows == 2
 
 
 @settings(max_examples=150)

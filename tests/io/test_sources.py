@@ -27,11 +27,6 @@ from tests.support.transcripts import answers
 pytestmark = pytest.mark.no_kernels
 
 
-def test_batches__unknown_column_is_reported_at_the_call() -> None:
-    with pytest.raises(ColumnError, match=r"no column 'users' in pyarrow\.Table"):
-        open_source(TABLE).batches(["users"])
-
-
 def test_column_name_that_occurs_twice__is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "b", "a"])
     files = [tmp_path / f"x.{suffix}" for suffix in ("parquet", "arrow", "csv")]

@@ -24,11 +24,6 @@ def test_uri__file_scheme(tmp_path: Path) -> None:
     assert read(open_source(f"{base}/day=*/*.parquet"), "x") == {"x": [2, 10]}
 
 
-def test_uri__unknown_scheme() -> None:
-    with pytest.raises(SourceError, match=r"nowhere://a/b\.parquet"):
-        open_source("nowhere://a/b.parquet")
-
-
 @pytest.mark.parametrize("name", ["a b.parquet", "é.parquet", "day[1].parquet", "what?.parquet"])
 def test_path__odd_characters_are_taken_literally_where_the_file_exists(
     tmp_path: Path, name: str

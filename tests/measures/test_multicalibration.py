@@ -148,15 +148,6 @@ def test_columns__may_be_a_list__and_one_may_be_the_group():
     assert evaluate(table, "MultiECCE(columns='g,c'),GAUC").value("MultiECCE(columns='g,c')") > 0
 
 
-def test_certain_predictions__have_no_deviation():
-    table = {"g": [1, 1], "y": [1, 0], "p": [1.0, 1.0], "c": [1, 2]}
-    (value,) = result = evaluate(table, "MultiECCE(columns='c')")
-    assert math.isnan(value.value)
-    assert value.dropped == {"no_variance": 1}
-    assert result.multicalibration().num_rows == 0
-    assert "worst" not in str(result)
-
-
 def bits(result):
     (value,) = result
     return value.value.hex(), value.details, result.multicalibration().to_pylist()

@@ -44,15 +44,6 @@ def test_state__saved_and_merged__keeps_the_expression(tmp_path: Path) -> None:
     assert values(merged.result()) == values(both)
 
 
-def test_compare__of_computed_scores__is_that_of_columns() -> None:
-    options: dict[str, Any] = {**COLUMNS, "baseline": "pctr", "measures": "GAUC,AUC,LogLoss"}
-    score = {"pctr": "pctr", "stored": "pctr * pcvr"}
-    found = fe.compare(LOG.drop_columns("stored"), score=score, **options)
-    stored = fe.compare(LOG, score=["pctr", "stored"], **options)
-    assert [repr(v) for v in found.values] == [repr(v) for v in stored.values]
-    assert found.meta.conventions["score"] == {"stored": "pctr * pcvr"}
-
-
 def test_curve_threshold_and_explain__are_those_of_columns() -> None:
     short = LOG.drop_columns("stored")
     score = {"stored": "pctr * pcvr"}

@@ -49,14 +49,6 @@ def test_labels__have_the_results_of_runs_of_their_own() -> None:
         assert result.meta.conventions == alone.meta.conventions
 
 
-def test_one_label__in_a_list_is_a_part_too() -> None:
-    results = evaluate(label=("order",))
-    assert results.labels == ("order",)
-    alone = evaluate(label="order")
-    assert alone.labels == ()
-    assert values_of(results["order"]) == values_of(alone)
-
-
 @pytest.mark.parametrize(
     "options",
     [{"measures": ["GAUC", "MAP"]}, {"score": ["pctr", "pcvr"]}, {"group": ["user"]},

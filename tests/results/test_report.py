@@ -40,22 +40,6 @@ def of(name: str) -> Report:
     )
 
 
-def test_text__has_a_line_for_each_row_and_no_time() -> None:
-    assert report.text(of("m")).split("\n") == [
-        "m",
-        "m",
-        "measure            m",
-        "m         0.75 ±0.1*",
-        "x        -0.5, ±1",
-        "m",
-        "",
-        "* rough",
-        "m",
-        "2 rows",
-        "ties=expected, weight=m",
-    ]
-
-
 def test_terminal__has_styles_cells_of_several_lines_and_the_time() -> None:
     console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system="standard")
     console.print(of("m"))
@@ -103,11 +87,6 @@ def test_table__of_any_width__fits_and_loses_no_digit(width: int) -> None:
     for cell in CELLS:
         for part in cell.split():
             assert text.count(part) == 2
-
-
-def test_names__of_two_columns_a_letter__stay_aligned() -> None:
-    lines = shown(None, Table(["name", "x"], [["模型", "1"], ["ab", "2"]])).split("\n")
-    assert lines == ["name  x", "模型  1", "ab    2"]
 
 
 def test_markdown__names_are_code_and_the_best_word_is_bold() -> None:

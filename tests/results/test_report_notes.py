@@ -38,14 +38,6 @@ def notes_of(report: fe.Result | fe.Comparison) -> list[str]:
     return notes
 
 
-def test_means__over_different_groups__one_line_names_the_option() -> None:
-    wanted = f"{OVER}: 3 (AP), 4 (RR); {OPTION} gives them one population"
-    assert notes_of(evaluate("AP,RR")) == [wanted]
-    assert notes_of(compare("AP,RR")) == [wanted]
-    assert notes_of(evaluate("AP,RR", groups="with_relevant")) == []
-    assert notes_of(compare("AP,RR", groups="with_relevant")) == []
-
-
 def test_means__of_gauc__tell_what_the_option_does_not_reach() -> None:
     (note,) = notes_of(evaluate("GAUC,AP,RR"))
     assert note == (

@@ -158,14 +158,6 @@ def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
     assert comparison.find("MRR") == comparison.find(fe.RR)
 
 
-def test_report__options_of_a_profile__are_behind_the_name_that_was_asked_for() -> None:
-    line = evaluate("nDCG@2").document()["results"][0]
-    assert line["name"] == "nDCG@2"
-    assert line["measure"] == "nDCG(gain='linear', negative='keep', ideal='retrieved')@2"
-    both = evaluate(["nDCG", EXP]).document()["results"]
-    assert [line["name"] for line in both] == [line["measure"] for line in both]
-
-
 def test_measures__left_out__are_those_of_the_command_line() -> None:
     columns: dict[str, Any] = {"group": "q", "label": "label"}
     result = fe.evaluate(LOG, score="old", **columns)

@@ -54,15 +54,6 @@ def test_value__any_alias__is_found(alias: str) -> None:
     assert one_result().value(alias) == 0.7123456789
 
 
-def test_value__several_scores__needs_the_score() -> None:
-    result = one_result(("model_a", "model_b"))
-    assert result.value("GAUC", "model_b") == result.value("GAUC", score="model_a")
-    with pytest.raises(ArgumentError, match=r"'model_a', 'model_b'.*result\.value\('GAUC', 'mod"):
-        result.value("GAUC")
-    with pytest.raises(ArgumentError, match="Did you mean 'model_a'"):
-        result.value("GAUC", "model_A")
-
-
 def test_per_group_values__undefined_group__is_nan() -> None:
     table = pa.table(
         {"user": ["a", "b"], "rows": [3, 1], "positives": [1, 0]}
@@ -102,21 +93,6 @@ def test_per_group_values__pooled_measure__points_to_gauc() -> None:
 # ---- tables and text for programs ----------------------------------------------------------------
 
 
-def test_summary__undefined_value__is_null() -> None:
-    summary = one_result().records()
-    assert summary.column("value").to_pylist() == [0.7123456789, None, 0.0557653]
-    assert summary.column("positives_share").to_pylist() == [1.0, None, 0.00001]
-    assert summary.schema.field("dropped").type == pa.map_(pa.string(), pa.int64())
-    assert summary.column("dropped").to_pylist()[0] == [("all_negative", 3990), ("few_rows", 10)]
-    assert summary.column("groups_used").to_pylist() == [8000, 0, 12000]
-
-
-def test_summary__no_value__keeps_its_columns() -> None:
-    empty = Result([], None, Meta("1", 0, 0, {}, 0.0), ["pctr"], [])
-    assert empty.records().num_rows == 0
-    assert empty.records().schema == one_result().records().schema
-
-
 def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
     conventions: dict[str, object] = {
         "ties": "expected", "weight": None, "limit": np.int64(5), "columns": ("a", "b"),
@@ -146,17 +122,6 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
 
 
 # ---- print ---------------------------------------------------------------------------------------
-
-
-def test_interval__by_any_alias_and_score() -> None:
-    plain = one_result(("a", "b"))
-    values = [replace(v, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216) for v in plain]
-    result = Result(values, None, plain.meta, plain.scores, plain.measures)
-    assert result.interval("gauc", "b") == pytest.approx((0.7101856789, 0.7145056789), abs=1e-12)
-    with pytest.raises(ArgumentError, match="several score columns"):
-        result.interval("GAUC")
-    with pytest.raises(MeasureError, match="was not part"):
-        result.interval("RR", "a")
 
 
 def test_print__markup_and_codes_in_names__are_shown_not_obeyed() -> None:

@@ -115,21 +115,6 @@ def test_merged_states__are_the_state_of_one_run(
     assert known == {**wanted, **differs}
 
 
-def test_without_slices__some_or_all_or_one_that_is_not_there() -> None:
-    state = run(log_of(3, 30, False)).state
-    assert list(state.slicings) == ["slot", "slot,country"]
-    rest = state.without_slices("slot")
-    assert list(rest.slicings) == ["slot,country"]
-    assert rest.result().meta.conventions["by"] == ["slot,country"]
-    alone = run(log_of(3, 30, False), by=()).state
-    assert lines(state.without_slices().result()) == lines(alone.result())
-    assert state.without_slices().slicings == alone.without_slices().slicings == {}
-    with pytest.raises(ArgumentError, match=r"has no slices by 'country', only by 'slot', 'slot,c"):
-        state.without_slices("country")
-    with pytest.raises(ArgumentError, match=r"has no slices by 'slot', only by nothing"):
-        alone.without_slices("slot")
-
-
 def test_state__has_the_same_bytes_in_any_order_threads_and_batches() -> None:
     table = log_of(21, 25, True)
     measures = [*MEASURES, *MORE]
@@ -157,21 +142,6 @@ def test_min_groups__is_that_of_the_states_or_another() -> None:
         assert lines(found) == lines(once)
         left_out = found.meta.conventions["slices_left_out"]
         assert left_out == once.meta.conventions["slices_left_out"]
-
-
-def test_values_of_another_type__meet_or_are_refused() -> None:
-    table = log_of(27, 40, False)
-    first, second = nights(table, 2, 27)
-    wide = second.set_column(
-        second.column_names.index("slot"), "slot", second["slot"].cast(pa.int64())
-    )
-    merged = run(first, by="slot").state.merge(run(wide, by="slot").state)
-    assert lines(merged.result()) == lines(run(table, by="slot"))
-    text = second.set_column(
-        second.column_names.index("slot"), "slot", second["slot"].cast(pa.string())
-    )
-    with pytest.raises(MergeError, match="'slot' differs, which is part of the slicing 'slot': "):
-        run(first, by="slot").state.merge(run(text, by="slot").state)
 
 
 def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:

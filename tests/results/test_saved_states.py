@@ -200,22 +200,6 @@ def test_result__tells_where_its_rows_are_from() -> None:
     assert "40 groups, 2 evaluations: GAUC, AUC of score" in repr(merged)
 
 
-def test_result__takes_the_confidence_of_the_states_or_another() -> None:
-    tables = nights(table_of(probable_groups(19, 60)), 2, 19)
-    first, second = (
-        state_of(table, "GAUC", confidence=share).state
-        for table, share in zip(tables, (0.9, 0.99), strict=True)
-    )
-    merged = first.merge(second)
-    with pytest.raises(ArgumentError, match="confidence: must be given"):
-        merged.result()
-    once = state_of(pa.concat_tables(tables), "GAUC", confidence=0.8)
-    assert lines(merged.result(confidence=0.8)) == lines(once)
-    assert first.result().meta.conventions["confidence"] == 0.9
-    with pytest.raises(ArgumentError, match=r"confidence: must .* got 2"):
-        merged.result(confidence=2)
-
-
 def test_state__not_kept__is_refused_with_the_remedy() -> None:
     with pytest.raises(ArgumentError, match="keep='state'"):
         _ = evaluate(LOG, "AUC").state

@@ -463,11 +463,6 @@ def test_threads_may_code_at_the_same_time() -> None:
     assert list(zip(*values, strict=True)) == sorted(pairs.values())
 
 
-def test_a_missing_column_is_named_with_the_nearest() -> None:
-    with pytest.raises(ColumnError, match=r"by: no column 'slto'.*Did you mean 'slot'"):
-        open_slicings(["slto"], open_source({"slot": [1]}))
-
-
 @pytest.mark.parametrize("by", ["a", "a:width1", "a,b", "@rows"])
 def test_more_slices_than_may_be_are_refused(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("encode", "slicer"):

@@ -15,6 +15,7 @@ from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
 from tests.support.sample_nights import month
+from tests.support.transcripts import answers
 
 
 def judged_by(night: Night, condition: str) -> JudgedGate:
@@ -118,14 +119,4 @@ def test_gate_of_every_slice__leaves_out_and_names_slices_without_numbers() -> N
     assert reason(night, "GAUC[*] < 2").endswith(f"; not judged in part: {left_out}")
 
 
-def test_finding_of_a_corrected_p_value__has_that_of_the_gate() -> None:
-    night = month()[-1]
-    one = next(d for d in night.compared if d.kind == "baseline" and d.slice == "all")
-    night = replace(night, compared=tuple(
-        replace(d, delta=-0.02, se=0.01, ci_low=-0.04, ci_high=0.0, p_value=0.04, p_adjusted=0.16,
-                verdict="not significant")
-        if d == one else d for d in night.compared
-    ))  # fmt: skip
-    condition = f"worse({one.score}:{one.measure})"
-    (finding,) = gate_findings(night, [judged_by(night, condition)])
-    assert (finding.p_adjusted, finding.verdict) == (0.04, "worse")
+test_answers = answers(globals())

@@ -28,6 +28,7 @@ from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.nights import a_night, a_value
+from tests.support.transcripts import answers
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
@@ -124,20 +125,6 @@ def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
         assert (line.ci_low + line.ci_high) / 2 == pytest.approx(delta)
         assert (line.kind, line.score, line.baseline) == ("baseline", "new", "old")
         assert line.p_adjusted >= line.p_value
-
-
-def test_from_baseline__clear_differences__have_the_right_word() -> None:
-    log = a_log(3)
-    log["new"] = np.clip(log["click"] * 0.5 + log["old"] / 3, 0, 1)
-    done = evaluated(log, measures="GAUC,LogLoss,PCOC")
-    words = {d.measure: d.verdict for d in from_baseline(done, values_of(done), 0.95)}
-    assert words["GAUC"] == words["LogLoss"] == "better"
-    assert words["PCOC"] in ("higher", "lower", "not significant")
-    log["old"], log["new"] = log["new"], log["old"]
-    done = evaluated(log, measures="GAUC,LogLoss")
-    found = from_baseline(done, values_of(done), 0.95)
-    assert [line.verdict for line in found] == ["worse", "worse"]
-    assert from_baseline(evaluated(log, baseline=None), [], 0.95) == []
 
 
 def test_from_earlier__is_unpaired() -> None:
@@ -276,3 +263,6 @@ def test_curves__of_probabilities__at_few_points() -> None:
     assert curves_of(evaluated(log, measures="AUC(bins=100),AUC(rel=2)")) == {}
     log["click"][:] = 0
     assert "roc" not in curves_of(evaluated(log, measures="GAUC,AUC"))
+
+
+test_answers = answers(globals())

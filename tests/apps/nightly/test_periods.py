@@ -29,6 +29,7 @@ from fastrank_eval.apps.nightly.periods import (
 from fastrank_eval.engine.run import Evaluation, run
 from tests.apps.nightly.test_night_values import HIDDEN, a_log, evaluated, values_of
 from tests.support.nights import a_night
+from tests.support.transcripts import answers
 
 NOTE = f"week and month: {NO_INTERVALS}"
 WEEK = [dt.date(2026, 11, day) for day in range(1, 8)]
@@ -122,20 +123,6 @@ def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> No
         assert note.startswith("2026-11-01 is left out: ")
         assert re.search(why, note)
     assert merged({}, 0.95) == MergedNights()
-
-
-def test_merged__slices_not_cut_alike__are_left_out_with_a_note() -> None:
-    first = evaluated(a_log(7), by=["slot", "old:quantile3"])
-    second = evaluated(a_log(8, users=200), by=["slot", "old:quantile3", "@rows:1,3"])
-    found = merged(kept([first, second]), 0.95)
-    assert {value.by for value in found.values} == {None, "slot"}
-    assert sorted(found.notes) == [
-        "slices by @rows:1,3 are left out: not all nights have them",
-        "slices by old:quantile3 are left out: their edges are not the same on all nights",
-    ]
-    plain = merged(kept([evaluated(a_log(7)), evaluated(a_log(8, users=200))]), 0.95)
-    whole = [value for value in found.values if value.slice == "all"]
-    assert repr(whole) == repr(list(plain.values))
 
 
 def test_merged__column_of_another_type__leaves_its_night_out() -> None:
@@ -269,3 +256,6 @@ def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
         f"nights have {numbers} scores, more than 2",
         NOTE,
     )
+
+
+test_answers = answers(globals())

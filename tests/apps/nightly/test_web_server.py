@@ -33,6 +33,7 @@ from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.asgi_client import Client
 from tests.support.nights import a_night
 from tests.support.sample_nights import LAST, few, month
+from tests.support.transcripts import answers
 
 #: Seconds after which a test gives up; none takes so long.
 PATIENCE = 60
@@ -230,15 +231,6 @@ def test_pages__until_the_history_changes__are_drawn_once() -> None:
         assert len(history.requested) == reads
 
 
-def test_pages__that_fail__are_not_cached() -> None:
-    history = StateSpec(())
-    history.state_of_file = 1
-    client = Client(web_of(history))
-    assert client.get(NIGHT).status == 404
-    history.nights[LAST] = tiny()
-    assert client.get(NIGHT).status == 200
-
-
 def test_pages__beyond_the_memory_of_the_cache__go_by_last_request() -> None:
     cache = PageCache(max_bytes=10)
     for address in "abc":
@@ -288,3 +280,6 @@ def test_history__that_a_run_changes__is_shown_as_it_is_now(tmp_path: Path) -> N
             if seconds is not None:
                 os.utime(path, (seconds, seconds))
             assert title in client.get("/").text
+
+
+test_answers = answers(globals())

@@ -20,7 +20,7 @@ from tests.apps.nightly.test_page import EVIL, planted, tiny
 from tests.support.asgi_client import Client
 from tests.support.html_elements import elements, told_by
 from tests.support.sample_nights import BROKEN, EMPTY, LAST, few, month
-from tests.support.transcripts import Case, cases
+from tests.support.transcripts import Case, answers, cases
 
 
 class StateSpec:
@@ -124,15 +124,6 @@ def test_web__each_page__says_what_is_stored(case: Case) -> None:
     case.check([f"{answer.status}", *told_by(answer.text)])
 
 
-def test_web__more_nights_than_fit__earlier_ones_follow() -> None:
-    nights = [tiny(date=LAST - dt.timedelta(days=ago)) for ago in range(35)]
-    client = client_of(*nights)
-    (link,) = re.findall(r'href="(/\?before=[^"]+)"', client.get("/").text)
-    page = client.get(link).text
-    assert len(re.findall(r'href="/night/', page)) == 5
-    assert "before=" not in page
-
-
 def test_web__one_night__its_page_with_ways_to_others(client: Client) -> None:
     date = LAST - dt.timedelta(days=3)
     found = elements(client.get(f"/night/{date}").text)
@@ -144,12 +135,6 @@ def test_web__one_night__its_page_with_ways_to_others(client: Client) -> None:
     slices = [link for link in links if link.startswith("/slice?")]
     assert len(slices) == 50 * 4
     assert all(client.get(link).status == 200 for link in sorted(slices)[:3])
-
-
-def test_web__slice__is_all_that_is_read() -> None:
-    kept = StateSpec(month())
-    assert Client(web_of(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
-    assert kept.requested == [(BROKEN, "GAUC")]
 
 
 def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> None:
@@ -206,13 +191,6 @@ def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
     alike = client_of(before, last).get(ADDRESSES[3]).text
     assert "are not compared" not in alike
     assert 'class="verdict' in alike
-
-
-def test_web__no_night__says_so() -> None:
-    client = client_of()
-    assert "has no night" in client.get("/").text
-    assert client.get("/slice?slice=all&measure=GAUC").status == 404
-    assert client.get(f"/night/{LAST}").status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
@@ -280,3 +258,6 @@ def test_web__every_answer__has_the_headers(client: Client, address: str) -> Non
     assert "access-control-allow-origin" not in headers
     refused = client.get(address, host="evil.org").headers
     assert refused["x-content-type-options"] == "nosniff"
+
+
+test_answers = answers(globals())

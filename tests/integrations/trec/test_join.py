@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fastrank_eval as fe
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
 
@@ -83,35 +84,6 @@ def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
     }
 
 
-def test_join__of_scattered_lines__makes_queries_contiguous_and_keeps_their_order():
-    run = b"2 Q0 c 1 1 t\n1 Q0 b 1 5 t\n2 Q0 a 1 9 t\n1 Q0 a 1 7 t\n"
-    table = join(b"1 0 z 1\n2 0 a 1\n1 0 a 2\n", run).table
-    assert rows(table) == [
-        ("2", "c", 1.0, None),
-        ("2", "a", 9.0, 1),
-        ("1", "b", 5.0, None),
-        ("1", "a", 7.0, 2),
-        ("1", "z", None, 1),
-    ]
-    assert [str(kind) for kind in table.schema.types] == ["string", "string", "double", "int64"]
-
-
-def test_join__compares_ids_as_text__whatever_their_type():
-    qrels = pa.table({"query": [1, 1], "doc": ["a", "01"], "grade": [1, 1]})
-    found = join(qrels, b"01 Q0 a 1 1 t\n1 Q0 1 1 1 t\n1 Q0 a 1 1 t\n")
-    assert rows(found.table) == [("1", "1", 1.0, None), ("1", "a", 1.0, 1), ("1", "01", None, 1)]
-    assert (found.queries, found.only_in_run) == (1, 1)
-
-
-def test_join__pairs_that_read_alike_when_run_together__are_told_apart():
-    found = join({"12": {"3": 1}, "1": {"3": 1}}, {"1": {"23": 1.0}, "12": {"3": 2.0}})
-    assert rows(found.table) == [("1", "23", 1.0, None), ("1", "3", None, 1), ("12", "3", 2.0, 1)]
-
-
-def test_join__grades_that_are_no_integers__stay():
-    assert rows(join(b"1 0 a 0.5\n", {"1": {"a": 1.0}}).table) == [("1", "a", 1.0, 0.5)]
-
-
 @pytest.mark.parametrize("complete", [False, True])
 def test_join__of_nothing__has_its_columns(complete):
     found = join(b"", b"", complete=complete)
@@ -169,3 +141,6 @@ def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Pat
         np.testing.assert_allclose(
             np.nan_to_num(result[ours]), expected[theirs].to_numpy(), rtol=EXACT, atol=EXACT
         )
+
+
+test_answers = answers(globals())
