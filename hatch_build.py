@@ -184,6 +184,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
     import pyarrow as pa
 
     import fastrank_eval as fe
+    from fastrank_eval.engine.run import run
     from fastrank_eval.measures import registry
 
     columns = _columns()
@@ -271,7 +272,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
         for ties in ("input", "best", "worst"):
             yield fe.evaluate, (source,), {"measures": EIGHT, "ties": ties, **clicks}
         yield fe.evaluate, (source,), {"measures": "GroupAccuracy", **weighted}
-        yield fe.evaluate, (source,), {"measures": EIGHT, "batch_rows": 1000, **clicks}
+        yield run, (source,), {"measures": EIGHT, "batch_rows": 1000, **clicks}
     ordered = {"item": "item", "ties": "item", **one}
     yield fe.evaluate, (arrays,), {"measures": "AP(interpolated=True),infAP", **ordered}
     yield _compare_results, (arrays,), {"measures": "GAUC,AP", **one, "label": "click"}
@@ -280,7 +281,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
     yield from _of_samples(folder.parent, columns)
     # Threads merge slices. This is the last, because threads compile in any order.
     by_threads = {"by": ["slot"], "batch_rows": 1000, **clicks, "threads": 2}
-    yield fe.evaluate, (arrays,), {"measures": "GAUC,AUC,NE", **by_threads}
+    yield run, (arrays,), {"measures": "GAUC,AUC,NE", **by_threads}
 
 
 def _of_samples(folder: Path, columns: dict[str, Any]) -> Iterator[Call]:
