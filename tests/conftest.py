@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,12 +19,26 @@ HERE = Path(__file__).parent
 #: Folders of tests that look at commands, files, pages and texts.
 NO_KERNELS = (HERE / "apps", HERE / "bench")
 
+#: Bytes of memory for folders of tests, which fill a fifth of it.
+FREE = 6 << 30
+
 #: A test that takes longer has a marker with the reason.
 SECONDS = 2
 
 
-def pytest_configure() -> None:
+def in_memory(config: pytest.Config) -> None:
+    """Put folders of tests where a history need not wait for a disk; they go when the run ends."""
+    memory = "/dev/shm"  # noqa: S108
+    if "PYTEST_DEBUG_TEMPROOT" in os.environ or not os.access(memory, os.W_OK):
+        return
+    if shutil.disk_usage(memory).free > FREE and not os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = root = tempfile.mkdtemp(dir=memory)
+        config.add_cleanup(lambda: shutil.rmtree(root, ignore_errors=True))
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let properties try the same examples in each run, however long one takes."""
+    in_memory(config)
     if find_spec("hypothesis"):  # conformance tests do without
         from hypothesis import settings
 
