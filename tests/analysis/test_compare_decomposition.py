@@ -40,15 +40,6 @@ def test_same_rows__differ_within_slices_alone() -> None:
     np.testing.assert_allclose(parts.slice_within, np.multiply(shares, deltas) / sum(shares))
 
 
-def test_cut_groups__leave_what_is_between_slices() -> None:
-    found = compare(LOG, "GAUC", by=["slot", "country"])
-    parts = found.decomposition("GAUC", by="slot")
-    assert parts.composition == 0
-    assert abs(parts.remainder) > 1e-4
-    whole = found.find("GAUC").delta
-    assert parts.within + parts.composition + parts.remainder == pytest.approx(whole, abs=1e-15)
-
-
 def test_models_that_cover_other_groups__have_a_mix() -> None:
     found = compare(with_nulls(LOG, "new"), "GroupPPV", unretrieved="allow", by="country")
     parts = found.decomposition("GroupPPV")

@@ -54,17 +54,6 @@ def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
     assert len(names) == 3 + 3 * 2
 
 
-def test_equal_models__have_no_least_difference_and_no_largest_changes() -> None:
-    log = click_log(20)
-    found = compare(log | {"new": log["old"]}, "GAUC")
-    assert math.isnan(found.find("GAUC").mdd)
-    assert [line["mdd"] for line in found.document(largest_changes=3)["comparisons"]] == [None]
-    assert "largest_changes" not in found.document(largest_changes=3)
-    header, _, values = found.to_markdown(largest_changes=3, wide=True).splitlines()[2:5]
-    assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
-    assert "changed" not in found.to_markdown(largest_changes=3)
-
-
 def test_names_of_models__are_shown_as_text() -> None:
     name = "a|b`c\n*d*\x1b[31m"
     log = click_log(50)

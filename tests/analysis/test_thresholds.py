@@ -158,17 +158,6 @@ def test_twenty_rows_of_fawcett__have_the_thresholds_of_the_paper():
     assert (everything.threshold, everything.recall) == (0.3, 1.0)
 
 
-def test_no_row_positive__may_be_best_and_is_no_score():
-    log = {"y": [0, 0, 0, 1], "s": [math.inf, 0.8, 0.7, -math.inf]}
-    found = best_threshold(log, label="y", score="s", by="accuracy")
-    assert (found.threshold, found.value, found.tn, found.fn) == (None, 0.75, 3, 1)
-    assert "no row positive" in str(found)
-    assert math.isnan(found.precision)
-    assert found.document()["precision"] is None
-    lowest = best_threshold(log, label="y", score="s", by="recall", target=1)
-    assert lowest.threshold == -math.inf
-
-
 def test_score_table__is_taken_as_it_is():
     codes = np.array([3, 2, 1], np.uint64) | np.uint64(1 << 63)
     table = ScoreTable.from_codes(codes, np.array([2, 1, 0]), np.array([0, 1, 3]))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, UndefinedError
+from fastrank_eval import ArgumentError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine import run
 from fastrank_eval.groups.ties import TIES
@@ -152,17 +152,6 @@ def test_measures_of_diversity(by):
 @pytest.mark.parametrize("by", ["slot", "kind"])
 def test_every_convention(by, options):
     assert_as_alone(parts_of(LOG, by), by, **options)
-
-
-def test_error_policy__names_the_slice():
-    table = LOG.append_column("two", pa.array(np.arange(LOG.num_rows) % 2))
-    whole = table.filter(np.isin(table["user"].to_numpy(), table["user"].to_numpy()[[0]]))
-    labels = pa.array(np.where(np.arange(whole.num_rows) % 2, 0, 1))
-    whole = whole.set_column(1, "label", labels)
-    assert whole.num_rows > 3
-    assert evaluate(whole, measures="GAUC", undefined="error").value("GAUC") >= 0
-    with pytest.raises(UndefinedError, match=r"user=0 \(in a slice by two\)"):
-        evaluate(whole, measures="GAUC", undefined="error", by="two")
 
 
 # ---- all ways of slicing -------------------------------------------------------------------------

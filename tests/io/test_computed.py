@@ -167,14 +167,6 @@ def test_expression__is_written_shortest_or_told_what_is_wrong(case: Case) -> No
     case.check([found])
 
 
-def test_score__of_its_own_column__is_no_computed_one() -> None:
-    assert expressions_of({"pctr": ' ("pctr") '}) == {}
-    table = log()
-    found = batched.evaluate(table, score={"pctr": "pctr"}, **OPTIONS)
-    assert "score" not in found.meta.conventions
-    assert bits(found) == bits(batched.evaluate(table, score="pctr", **OPTIONS))
-
-
 # ---- the same bits from any source ---------------------------------------------------------------
 
 

@@ -38,18 +38,6 @@ def notes_of(report: fe.Result | fe.Comparison) -> list[str]:
     return notes
 
 
-def test_means__of_gauc__tell_what_the_option_does_not_reach() -> None:
-    (note,) = notes_of(evaluate("GAUC,AP,RR"))
-    assert note == (
-        f"{OVER}: 2 (GAUC), 3 (AP), 4 (RR); {OPTION} gives them one population; GAUC still leaves "
-        "out all_positive"
-    )
-    (note,) = notes_of(evaluate("GAUC,AP,RR", groups="with_relevant"))
-    zero = "undefined='zero' (--undefined zero) counts groups without a value as 0"
-    assert note == f"{OVER}: 2 (GAUC), 3 (AP, RR); {zero}"
-    assert notes_of(evaluate("GAUC,AP,RR", undefined="zero")) == []
-
-
 def test_means__of_a_slice_alone__are_told_by_the_slice() -> None:
     log = {**LOG, "slot": [0, 1, 1, 1, 0, 0, 0, 0], "click": [0, 1, 1, 0, 1, 1, 1, 0]}
     result = fe.evaluate(log, group="q", label="click", score="old", measures="AP,RR", by="slot")

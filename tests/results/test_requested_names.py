@@ -146,28 +146,6 @@ def test_names__of_other_tools__follow_options_and_cutoff() -> None:
     assert copy.copy(fe.MAP @ 10).display_name == "MAP@10"
 
 
-def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
-    comparison = fe.compare(
-        LOG, group="q", label="label", score=["old", "new"], baseline="old", measures="MAP@2,mrr"
-    )
-    assert [(v["measure"], v["name"]) for v in comparison.document()["comparisons"]] == [
-        ("AP@2", "MAP@2"),
-        ("RR", "mrr"),
-    ]
-    assert "MAP@2" in comparison.find("AP@2").verdict
-    assert comparison.find("MRR") == comparison.find(fe.RR)
-
-
-def test_measures__left_out__are_those_of_the_command_line() -> None:
-    columns: dict[str, Any] = {"group": "q", "label": "label"}
-    result = fe.evaluate(LOG, score="old", **columns)
-    assert ",".join(result.measures) == "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
-    state = fe.partial(LOG, score="old", **columns)
-    assert state.measures == result.measures
-    comparison = fe.compare(LOG, score=["old", "new"], baseline="old", **columns)
-    assert [v.measure.partition("(")[0] for v in comparison.overall] == list(result.measures)
-
-
 def test_rela_impr__of_each_name_requested__is_its_own() -> None:
     given = "GAUC(weight='impressions', single_class=None)"
     result = evaluate(["GAUC", given], score=["old", "new"])

@@ -57,13 +57,6 @@ def test_trend__night_without_a_value__is_a_gap(missing: float | None) -> None:
     assert len([one for one in found if one.tag == "use"]) == 5
 
 
-def test_trend__no_value__draws_the_dates_alone() -> None:
-    found = drawn([None] * 6)
-    assert lines(found) == []
-    assert "13 Nov" not in lines(found)
-    assert {"19 Nov", "17 Nov"} <= {one.text for one in found if one.tag == "text"}
-
-
 def test_strip__statuses__differ_in_height_and_not_in_colour_alone() -> None:
     names = ("fine", "changed", "regression", "data_quality", "changed", "fine")
     nights = [replace(night, status=name) for night, name in zip(NIGHTS, names, strict=True)]
