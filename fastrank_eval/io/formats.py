@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -90,6 +90,8 @@ def open_stream_object(source: object, name: str) -> Source:
     """
     rereadable = hasattr(source, "__len__")
     objects = _columns_of_objects(source)
+    if objects:  # polars 1.10 ends the process where it gives them to Arrow
+        source = cast(Any, source).with_columns(**dict.fromkeys(objects))
     with foreign(name):
         first: list[pa.RecordBatchReader] = [_open_reader(source)]
     schema = first[0].schema
