@@ -157,7 +157,7 @@ def test_error__is_what_weighing_each_group_tells(case):
         # A mean of differences of second order beside.
         assert line.se == pytest.approx(wanted, rel=2e-6, abs=1e-9), line
         reach = stats.t.ppf(0.975, degrees_of(carrying, clusters)) * line.se
-        assert line.ci_low == pytest.approx(line.value - reach, rel=1e-9, abs=1e-12)
+        assert line.value - line.ci_low == pytest.approx(reach, rel=1e-9, abs=1e-12)
         assert line.ci_high == pytest.approx(line.value + reach, rel=1e-9, abs=1e-12)
         assert line.warning == ("few_groups" if line.effective_groups < 40 else None)
 
