@@ -16,6 +16,7 @@ TYPES = STUB.with_name("engine") / "option_types.pyi"
 #: The types of options that are read to others.
 READ = {
     "group": "tuple[str, ...] | None",
+    "cluster": "tuple[str, ...] | None",
     "label": "Any",
     "score": "tuple[str, ...] | dict[str, str]",
     "measures": "Any",

@@ -341,22 +341,24 @@ def group_error(
     slice_index : int
     """
     weighted = measure.weight != "uniform"
-    base_moments = base.moments(m, weighted, slice_index)
-    other_moments = other.moments(m, weighted, slice_index)
+    is_sum = measure.aggregate == "sum"
+    base_moments = base.moments(m, weighted, slice_index, is_sum=is_sum)
+    other_moments = other.moments(m, weighted, slice_index, is_sum=is_sum)
     cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
+    clusters = paired.clusters(m, slice_index).groups
     # A value that rests on one group has no influences.
     fewest = min(base_moments.groups, other_moments.groups)
-    groups = pairs.groups if fewest > 1 else fewest
-    if measure.aggregate == "sum":
-        se = error_of_sums(base_moments, other_moments, cross, pairs.groups)
+    groups = clusters if fewest > 1 else fewest
+    if is_sum:
+        se = error_of_sums(base_moments, other_moments, cross, clusters)
         rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
-        se = zero_if_rounding(se, rounding, pairs.groups)
+        se = zero_if_rounding(se, rounding, clusters)
         return ErrorOfDifference(se, ErrorGroups(groups), pairs, rounding=rounding)
 
     def error_by(slopes: tuple[float, float]) -> tuple[float, float]:
-        se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+        se = error_of_difference(base_moments, other_moments, cross, clusters, slopes)
         rounding = rounding_of_difference(base_moments, other_moments, slopes)
-        return zero_if_rounding(se, rounding, pairs.groups), rounding
+        return zero_if_rounding(se, rounding, clusters), rounding
 
     means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
     is_geometric = measure.aggregate == "geometric mean" and not any(map(math.isnan, means))

@@ -37,6 +37,7 @@ from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder
 from fastrank_eval.stats.exact import NO_SLICES
+from fastrank_eval.stats.means import Clusters
 
 
 def evaluate_chunk(
@@ -70,20 +71,41 @@ def evaluate_chunk(
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     rows = chunk.starts[1:] - chunk.starts[:-1]
     values = GroupValues.empty(rows, plan)
+    clusters = None if chunk.clusters is None else Clusters(chunk.clusters)
     models = measure_chunk(
-        chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
+        chunk,
+        plan,
+        labels,
+        totals.overall,
+        totals.overall_states,
+        name,
+        clusters=clusters,
+        group_values=values,
     )
     if plan.per_group:
         values.positives = labels.relevant_of_each(1.0)
-    totals.overall.count_groups(rows, labels.relevant(1.0))
+    totals.overall.count_groups(rows, labels.relevant(1.0), clusters=clusters)
     if keys is not None and chunk.grouped:
-        names = plan.roles.group
-        totals.largest = largest_in_chunk(totals.largest, rows, chunk.columns.rows, names, keys)
+        count_largest(chunk, plan, totals, keys)
     totals.overall.count_negatives(labels.negatives)
     totals.soft += labels.soft
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values
+
+
+def count_largest(
+    chunk: Chunk, plan: Plan, totals: Totals, keys: Callable[[np.ndarray], Keys]
+) -> None:
+    """Remember the largest cluster; by default a group is one."""
+    starts, clusters, outer = chunk.starts, chunk.clusters, plan.roles.outer
+    rows = np.diff(starts if clusters is None else starts[clusters])
+
+    def keys_of(indices: np.ndarray) -> Keys:
+        return keys(indices if clusters is None else clusters[indices])[:outer]
+
+    names = plan.roles.keys[:outer]
+    totals.largest = largest_in_chunk(totals.largest, rows, chunk.columns.rows, names, keys_of)
 
 
 def _refuse_repeated_items(chunk: Chunk, item: pa.Array, name: Callable[[int], str]) -> None:
@@ -105,6 +127,7 @@ def measure_chunk(
     name: Callable[[int], str],
     *,
     slice_indices: np.ndarray = NO_SLICES,
+    clusters: Clusters | None = None,
     group_values: GroupValues | None = None,
 ) -> list[Measured]:
     """Compute each measure of whole groups, add it to sums and pooled states.
@@ -121,6 +144,8 @@ def measure_chunk(
     name : callable
     slice_indices : ndarray of int64, shape (groups,), or (0,)
         The slice index of each group in the sums; an empty array stands for index 0.
+    clusters : Clusters, optional
+        Nested clusters of the groups, in each slice.
     group_values : GroupValues, optional
         Receives the values of each group, if the plan keeps them.
 
@@ -152,7 +177,7 @@ def measure_chunk(
             contributions: dict[int, Contributions] = {}
             for m, ranked, value in _values(plan, ranking):
                 one = apply_policies(plan, m, ranked, value, group_weights, name)
-                sums.add(model, m, groups, one, slice_indices)
+                sums.add(model, m, groups, one, slice_indices, clusters)
                 if group_values is not None and plan.per_group:
                     group_values.put(model, m, groups, one)
                 if plan.keeps_values:
@@ -161,20 +186,29 @@ def measure_chunk(
             models.append((groups, contributions))
         rows.append(scored)
     if pooled_states is not None and plan.pooled_states:
+        if chunk.clusters is not None:
+            whole, of_whole = chunk.of_clusters(labels)
+            indices = range(len(plan.roles.scores))
+            rows = [Scored.of(whole, model, of_whole, fields, plan.roles) for model in indices]
         pooled_states.add(rows)
-    pair_models(plan, models, sums, slice_indices)
+    pair_models(plan, models, sums, slice_indices, clusters)
     return models
 
 
 def pair_models(
-    plan: Plan, models: list[Measured], sums: Sums, slice_indices: np.ndarray = NO_SLICES
+    plan: Plan,
+    models: list[Measured],
+    sums: Sums,
+    slice_indices: np.ndarray,
+    clusters: Clusters | None,
 ) -> None:
     """Add the paired measures of every model and the baseline."""
     if plan.baseline is None or not models:
         return
     for model in plan.candidates:
         for m in models[model][1]:
-            sums.pair(model, m, models[plan.baseline], models[model], slice_indices)
+            pair = models[plan.baseline], models[model]
+            sums.pair(model, m, *pair, slice_indices, clusters)
 
 
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, Ranking, np.ndarray]]:
@@ -270,14 +304,16 @@ def add_slices(
             )
             sums.count_groups(in_slice, positives, np.arange(len(in_slice)))
         elif _is_constant(slice_indices, starts):
-            _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
+            of_groups = slice_indices[starts[:-1]]
+            _add_whole_groups(chunk, plan, sums, of_groups, rows, relevant, models)
         else:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
         if plan.pooled_states:
-            _add_to_pooled_states(chunk, plan, slice_indices, pooled_states)
+            _add_to_pooled_states(chunk.of_clusters(labels)[0], plan, slice_indices, pooled_states)
 
 
 def _add_whole_groups(
+    chunk: Chunk,
     plan: Plan,
     sums: Sums,
     slice_indices: np.ndarray,
@@ -287,12 +323,13 @@ def _add_whole_groups(
 ) -> None:
     """Add groups that lie in one slice each; their values exist already."""
     slice_indices = frozen(slice_indices)
+    clusters = None if chunk.clusters is None else Clusters.of(chunk.clusters, slice_indices)
     for model, (groups, by_measure) in enumerate(models):
         for m, contributions in by_measure.items():
-            sums.add(model, m, groups, contributions, slice_indices)
+            sums.add(model, m, groups, contributions, slice_indices, clusters)
         sums.add_empty(model, groups, slice_indices)
-    pair_models(plan, models, sums, slice_indices)
-    sums.count_groups(rows, positives, slice_indices)
+    pair_models(plan, models, sums, slice_indices, clusters)
+    sums.count_groups(rows, positives, slice_indices, clusters)
 
 
 def _add_divided_groups(
@@ -318,13 +355,26 @@ def _add_divided_groups(
         frozen(starts[: groups + 1].copy()),
     )
     slice_index = frozen(slice_index[:groups].copy())
+    clusters = None
+    if chunk.clusters is not None:
+        clusters = Clusters.of(np.searchsorted(group[:groups], chunk.clusters), slice_index)
 
     def name_in_slice(position: int) -> str:
         return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
     labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty)
-    measure_chunk(divided, plan, labels, sums, None, name_in_slice, slice_indices=slice_index)
-    sums.count_groups(np.diff(divided.starts), labels.relevant_of_each(1.0), slice_index)
+    measure_chunk(
+        divided,
+        plan,
+        labels,
+        sums,
+        None,
+        name_in_slice,
+        slice_indices=slice_index,
+        clusters=clusters,
+    )
+    relevant = labels.relevant_of_each(1.0)
+    sums.count_groups(np.diff(divided.starts), relevant, slice_index, clusters)
 
 
 def _add_to_pooled_states(

@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from os import PathLike
 from threading import Lock
 from typing import Any, cast
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, UndefinedError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, UndefinedError
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.threads import map_jobs, report
@@ -43,7 +43,10 @@ from fastrank_eval.groups.scan import (
     KeyRun,
     Keys,
     KeyWatch,
+    ReturningKey,
+    SplitGroup,
     View,
+    group_starts,
     key_run,
     key_text,
     keys_at,
@@ -56,6 +59,7 @@ from fastrank_eval.io.columns import (
     POSITIVES,
     SOFT,
     PlanColumns,
+    Roles,
     Rows,
     RowsLeftOut,
     concatenate,
@@ -67,7 +71,7 @@ from fastrank_eval.io.validate import check_scores, keys_of, rows_of
 
 #: Arguments that choose the rows, and how these are read.
 SHARED = (
-    *("source", "group", "item", "null_groups", "where", "limit", "format"),
+    *("source", "group", "cluster", "item", "null_groups", "where", "limit", "format"),
     *("order", "threads", "batch_rows", "memory", "progress"),
 )
 
@@ -208,7 +212,22 @@ class Evaluator:
     def scan(self, rows: Rows, whole: bool) -> BatchScan:
         """Scan every row of a batch of contiguous groups; see `scan_batch`."""
         views = [View(rows.of(p), self.plans[p].skip_empty, self._scored[p]) for p in self.grouped]
-        return scan_batch(rows.keys, views, whole)
+        roles = self.first.roles
+        if not roles.nested:
+            return scan_batch(rows.keys, views, whole)
+        try:
+            return scan_batch(self.keys_of_groups(rows.keys), views, whole, self.outer(rows.keys))
+        except SplitGroup as split:
+            keys = [keys_at(rows.keys, np.array([split.row + step])) for step in (-1, 0)]
+            raise split_group(roles, *keys) from None
+
+    def outer(self, keys: Keys) -> Keys:
+        """Select the key columns of clusters; by default a group is one."""
+        return keys[: self.first.roles.outer]
+
+    def keys_of_groups(self, keys: Keys) -> Keys:
+        """Select the key columns of groups from all."""
+        return tuple(keys[at] for at in self.first.roles.inner) if keys else ()
 
     def evaluate(
         self,
@@ -219,6 +238,7 @@ class Evaluator:
         batch_scan: BatchScan | None = None,
         *,
         scattered: bool = False,
+        clusters: np.ndarray | None = None,
     ) -> list[GroupResults | None]:
         """Evaluate whole groups by every plan with groups.
 
@@ -235,6 +255,8 @@ class Evaluator:
             What a scan of these groups has found.
         scattered : bool
             Whether rows stand in no order of scores.
+        clusters : ndarray of int64, optional
+            As in `Chunk`, without a scan.
 
         Returns
         -------
@@ -247,14 +269,11 @@ class Evaluator:
             plan, columns = self.plans[p], rows.of(p)
             if batch_scan is not None:
                 at = batch_scan.labelled_rows[position], batch_scan.ranked_rows[position]
-                chunk = Chunk(columns, starts, True, *at)
-            elif scattered:
-                # Without a scan whether scores happen to descend in every group.
-                chunk = Chunk(
-                    columns, starts, ranked_rows=dict.fromkeys(range(len(columns.scores)))
-                )
+                chunk = Chunk(columns, starts, True, *at, clusters=batch_scan.clusters)
             else:
-                chunk = Chunk(columns, starts)
+                # Scattered rows: without a scan whether scores happen to descend in every group.
+                unsorted = dict.fromkeys(range(len(columns.scores))) if scattered else {}
+                chunk = Chunk(columns, starts, ranked_rows=unsorted, clusters=clusters)
             evaluated = self._evaluate(p, chunk, name, keys)
             if evaluated is None or not plan.per_group:
                 results.append(None)
@@ -345,6 +364,30 @@ def _equal(left: Any, right: Any) -> bool:
     return isinstance(left, plain) and isinstance(right, plain) and left == right
 
 
+def split_group(roles: Roles, *keys: Keys) -> ColumnError:
+    """Make the error of a group with rows in two clusters.
+
+    Parameters
+    ----------
+    roles : Roles
+    *keys : tuple of pyarrow.Array of length 1
+        The key of the group; or all key columns of it in each cluster.
+    """
+    names = dict(zip(roles.keys, range(len(roles.keys)), strict=True))
+    several = len(keys) > 1
+    group = [keys[0][names[name]] for name in roles.group] if several else list(keys[0])
+    where = ""
+    if several:
+        of_clusters = [key_text(each[: roles.outer], roles.cluster, 0) for each in keys]
+        where = f" ({' and '.join(of_clusters)})"
+    both = ",".join(dict.fromkeys((*roles.cluster, *roles.group)))
+    return ColumnError(
+        f"cluster: must hold whole groups, got the group {key_text(tuple(group), roles.group, 0)} "
+        f"in two clusters{where}; name the columns of the cluster in group too if these are two "
+        f"groups (group={both!r})."
+    )
+
+
 #: Groups cut by a batch edge are evaluated when there are this many.
 _CUT_GROUPS = 256
 
@@ -362,7 +405,12 @@ class BatchResult:
     tail : Rows or None
         Rows from the last edge on, if any.
     run : KeyRun or None
-        Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
+        Keys of the clusters that begin at an edge, with that of the tail, if keys are watched. By
+        default a group is a cluster.
+    groups : KeyRun or None
+        Keys of all groups but the first of the batch, if those in clusters are watched.
+    ends : tuple of keys, or None
+        All keys of the first and the last row, if groups in clusters are watched.
     undefined : UndefinedError or None
         The error of a group, if keys are watched: the group may have rows in later batches.
     """
@@ -372,6 +420,8 @@ class BatchResult:
     tail: Rows | None = None
     run: KeyRun | None = None
     undefined: UndefinedError | None = None
+    groups: KeyRun | None = None
+    ends: tuple[Keys, Keys] | None = None
 
 
 def evaluate_stream(
@@ -379,8 +429,11 @@ def evaluate_stream(
     evaluator: Evaluator,
     watch: KeyWatch | None,
     rows_at: Callable[[pa.RecordBatch, int], Rows] | None = None,
+    groups_watch: KeyWatch | None = None,
 ) -> list[list[GroupResults]]:
     """Evaluate batches whose groups are contiguous, or whose rows have none.
+
+    Groups of a cluster are contiguous too. By default each group is one.
 
     Parameters
     ----------
@@ -391,6 +444,8 @@ def evaluate_stream(
         Detects keys that return after other keys; None if they cannot.
     rows_at : callable, optional
         Makes rows of a batch and the number of its first row; by default `Evaluator.read`.
+    groups_watch : KeyWatch, optional
+        Detects keys of groups that return, inside a cluster or in another.
 
     Returns
     -------
@@ -406,6 +461,7 @@ def evaluate_stream(
         A group is undefined where that is an error, and no key returned.
     """
     first, plan_columns = evaluator.first, evaluator.plan_columns
+    names, nested = first.roles.keys, first.roles.nested
     keep = watch is not None and watch.keep
     results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
     open_group: list[Rows] = []
@@ -431,18 +487,29 @@ def evaluate_stream(
         starts = batch_scan.starts
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, job[1])
+        inner: tuple[Any, ...] = ()
+        if groups_watch is not None:
+            every, last = cast(np.ndarray, batch_scan.edges), rows.count - 1
+            of_groups = evaluator.keys_of_groups(rows.keys)
+            inner = (
+                key_run(of_groups, every, groups_watch.keep) if len(every) else None,
+                (keys_at(rows.keys, np.array([0])), keys_at(rows.keys, np.array([last]))),
+            )
         if not len(starts):
-            return BatchResult(copy_rows(0, rows.count))
+            return BatchResult(copy_rows(0, rows.count), None, None, None, None, *inner)
         lo, hi = int(starts[0]), int(starts[-1])
+        edges = starts if batch_scan.clusters is None else starts[batch_scan.clusters]
         # The last edge begins the tail.
-        firsts = starts[:-1] if all_whole else starts
-        run = None if watch is None else key_run(rows.keys, firsts, keep, batch_scan.directions)
+        firsts = edges[:-1] if all_whole else edges
+        run = None
+        if watch is not None:
+            run = key_run(evaluator.outer(rows.keys), firsts, keep, batch_scan.directions)
         inside: list[GroupResults | None] = []
         error = None
         if len(starts) > 1 and not undefined:
 
             def name(group: int) -> str:
-                return key_text(rows.keys, first.roles.group, int(starts[group]))
+                return key_text(rows.keys, names, int(starts[group]))
 
             def keys(groups: Groups) -> Keys:
                 return keys_at(rows.keys, starts[:-1][groups])
@@ -453,7 +520,8 @@ def evaluate_stream(
                 if watch is None:
                     raise
                 error = raised
-        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run, error)
+        tail = copy_rows(hi, rows.count)
+        return BatchResult(copy_rows(0, lo), inside, tail, run, error, *inner)
 
     def close_group() -> None:
         nonlocal cut_rows
@@ -467,7 +535,7 @@ def evaluate_stream(
                 later_result = GroupResults(keys, None, np.empty(0, np.int64))
                 for_plan.append(later_result)
             later_results.append(later_result)
-        parts = [part.drop_keys() for part in open_group]
+        parts = open_group[:] if nested else [part.drop_keys() for part in open_group]
         # A copy: a view of a few rows would keep its whole batch in memory.
         rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
         cut_groups.append((rows, keys, later_results))
@@ -481,19 +549,26 @@ def evaluate_stream(
         if not cut_groups or undefined:
             cut_groups.clear()
             return
-        starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in cut_groups])])
+        edges = starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in cut_groups])])
+        rows = concatenate([rows for rows, _, _ in cut_groups])
+        clusters = None
+        if nested:
+            inside = group_starts(rows.keys)
+            starts = np.concatenate([[0], inside, [rows.count]])
+            clusters = np.searchsorted(starts, edges)
+            every_key = keys_at(rows.keys, starts[:-1])
+        else:
+            columns = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
+            every_key = tuple(pa.concat_arrays(list(column)) for column in columns)
 
         def name(group: int) -> str:
-            return key_text(cut_groups[group][1], first.roles.group, 0)
+            return key_text(every_key, names, group)
 
         def keys(groups: Groups) -> Keys:
-            columns = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
-            every = tuple(pa.concat_arrays(list(column)) for column in columns)
-            return keys_at(every, np.arange(len(cut_groups))[groups])
+            return keys_at(every_key, np.arange(len(starts) - 1)[groups])
 
-        rows = concatenate([rows for rows, _, _ in cut_groups])
         try:
-            evaluated = evaluator.evaluate(rows, starts, name, keys)
+            evaluated = evaluator.evaluate(rows, starts, name, keys, clusters=clusters)
         except UndefinedError as error:
             if watch is None:
                 raise
@@ -502,12 +577,15 @@ def evaluate_stream(
         for position, result in enumerate(evaluated):
             if result is None or result.values is None:
                 continue
-            groups = range(len(cut_groups)) if result.groups is None else result.groups.tolist()
-            for one, group in enumerate(groups):
-                later_result = cut_groups[group][2][position]
-                if later_result is not None:
-                    later_result.values = result.values.take(slice(one, one + 1))
-                    later_result.first_rows = result.first_rows[one : one + 1]
+            bounds = np.arange(len(edges)) if clusters is None else clusters
+            if result.groups is not None:
+                bounds = np.searchsorted(result.groups, bounds)
+            for cut, (lo, hi) in zip(cut_groups, pairwise(bounds.tolist()), strict=True):
+                later_result = cut[2][position]
+                if later_result is not None and lo < hi:
+                    later_result.values = result.values.take(slice(lo, hi))
+                    later_result.first_rows = result.first_rows[lo:hi]
+                    later_result.keys = tuple(key.slice(lo, hi - lo) for key in result.keys)
         cut_groups.clear()
         cut_rows = 0
 
@@ -516,15 +594,25 @@ def evaluate_stream(
     all_whole = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
+    one, last_key = np.zeros(1, np.int64), None
     for result in map_jobs(first.threads, evaluate_batch, jobs):
         if result.undefined is not None:
             undefined.append(result.undefined)
+        if groups_watch is not None and result.ends is not None:
+            if last_key is None or not same_key(last_key, 0, result.ends[0], 0):
+                groups_watch.add(
+                    key_run(evaluator.keys_of_groups(result.ends[0]), one, groups_watch.keep)
+                )
+            last_key = result.ends[1]
+            if result.groups is not None:
+                groups_watch.add(result.groups)
         head = result.head
         if head is not None:
-            if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+            outer = evaluator.outer(head.keys)
+            if not (open_group and same_key(evaluator.outer(open_group[0].keys), 0, outer, 0)):
                 close_group()
                 if watch is not None:
-                    watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
+                    watch.add(key_run(outer, one, keep))
             open_group.append(head)
         if result.inside is None:
             continue
@@ -538,8 +626,9 @@ def evaluate_stream(
             open_group.append(result.tail)
     close_group()
     evaluate_cut_groups()
-    if watch is not None:
-        watch.finish()
+    for each in (watch, groups_watch):
+        if each is not None:
+            each.finish()
     if undefined:
         raise undefined[0]
     return results
@@ -591,7 +680,11 @@ class ScatteredEvaluator:
             For each plan with groups: the results of the groups in order of appearance (empty
             unless ``plan.per_group``).
         """
-        return [_in_order_of_appearance(results) for results in self._attempts(reading)]
+        try:
+            return [_in_order_of_appearance(results) for results in self._attempts(reading)]
+        except ReturningKey as returning:
+            keys = cast(Keys, returning.keys)
+            raise split_group(self._plan.roles, keys) from None
 
     def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
         self._expected, rows = reading.rows, self._evaluator.batch_rows
@@ -637,14 +730,15 @@ class ScatteredEvaluator:
             first = next(rest, None)
             if first is None:
                 return
-            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles.group, 0)]
+            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles.keys, 0)]
             partitioner = Partitioner(
-                plan.roles.group,
+                plan.roles.keys,
                 types,
                 evaluator.plan_columns,
                 keep_numbers=evaluator.per_group or evaluator.keeps_order,
                 rows=self._expected or 0,
                 memory=self._budget.rows,
+                outer=plan.roles.outer,
             )
             self._partitioners[:] = [partitioner]
             wide = any(column.text for column in partitioner.columns)
@@ -661,27 +755,46 @@ class ScatteredEvaluator:
     def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
         plan, evaluator = self._plan, self._evaluator
 
-        def evaluate_range(partitions: range) -> list[GroupResults | None]:
-            chunk, starts, keys = gatherer.gather(partitions)
+        watch = self._watch()
+
+        def evaluate_range(partitions: range) -> tuple[list[GroupResults | None], KeyRun | None]:
+            chunk, starts, keys, clusters = gatherer.gather(partitions)
 
             def name(group: int) -> str:
-                return key_text(keys(slice(group, group + 1)), plan.roles.group, 0)
+                return key_text(keys(slice(group, group + 1)), plan.roles.keys, 0)
 
-            return evaluator.evaluate(chunk, starts, name, keys, scattered=True)
+            run = None
+            if watch is not None:
+                of_groups = evaluator.keys_of_groups(keys(slice(None)))
+                run = key_run(of_groups, np.arange(len(starts) - 1), keep=True)
+            of_chunk = evaluator.evaluate(
+                chunk, starts, name, keys, scattered=True, clusters=clusters
+            )
+            return of_chunk, run
 
         results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
         ranges = list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(map(gatherer.rows, ranges))
-        for partitions, of_chunk in zip(
+        for partitions, (of_chunk, run) in zip(
             ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
         ):
+            if watch is not None and run is not None:
+                watch.add(run)
             rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
             for for_plan, result in zip(results, of_chunk, strict=True):
                 if result is not None:
                     for_plan.append(result)
+        if watch is not None:
+            watch.finish()
         self._partitioners[0].give_back()
         return results
+
+    def _watch(self) -> KeyWatch | None:
+        """Return what finds groups in two clusters; None where there can be none."""
+        roles = self._plan.roles
+        split = roles.nested and not set(roles.cluster) <= set(roles.group)
+        return KeyWatch(True, roles.group) if split else None
 
     def _sort(
         self,
@@ -719,7 +832,8 @@ class ScatteredEvaluator:
                 narrow=narrow,
             )
             with sorter.rows(count_rows()) as batches:
-                return evaluate_stream(report_rows(batches), self._evaluator, None, sorter.rows_of)
+                rows = report_rows(batches)
+                return evaluate_stream(rows, self._evaluator, None, sorter.rows_of, self._watch())
 
 
 def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:

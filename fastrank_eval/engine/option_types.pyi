@@ -14,6 +14,7 @@ class OptionFields:
     source: object
     batch_rows: int | None
     group: tuple[str, ...] | None
+    cluster: tuple[str, ...] | None
     label: Any
     score: tuple[str, ...] | dict[str, str]
     measures: Any
@@ -46,6 +47,7 @@ class OptionFields:
 
 class CompareOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    cluster: str | Sequence[str] | None
     label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
@@ -87,6 +89,7 @@ class ClassOptions(TypedDict, total=False):
 
 class PartialOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    cluster: str | Sequence[str] | None
     label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
@@ -117,6 +120,7 @@ class PartialOptions(TypedDict, total=False):
 
 class SparkOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    cluster: str | Sequence[str] | None
     label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
@@ -142,6 +146,7 @@ class SparkOptions(TypedDict, total=False):
 
 class SparkCompareOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    cluster: str | Sequence[str] | None
     label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]

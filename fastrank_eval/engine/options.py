@@ -172,6 +172,15 @@ OPTIONS: dict[str, Option] = {
         short="g",
         example="'user_id'",
     ),
+    "cluster": _column(
+        "str | Sequence[str] | None",
+        "Independent unit, such as the user of queries; its groups lie in it whole. Errors and "
+        "tests count clusters. By default each group is one. Repeat the option, or separate names "
+        "by commas, for several columns.",
+        finish=column_names,
+        refused="rows metrics trec classes explain",
+        example="'user_id'",
+    ),
     "label": _column(
         "str | Sequence[str]",
         "Click (bool, 0/1), grade (integer) or gain (float).",

@@ -466,9 +466,10 @@ def _value(
                 value, error = policy, Uncertainty(warning="pooled")
     else:
         means = sums.means[model]
-        moments = means.moments(m, measure.weight != "uniform", slice_index)
+        is_sum = measure.aggregate == "sum"
+        moments = means.moments(m, measure.weight != "uniform", slice_index, is_sum=is_sum)
         value, error = _over_groups(moments, measure, plan.confidence)
-        used, rows = moments.groups, means.rows(m, slice_index)
+        used, rows = means.groups_used(m, slice_index), means.rows(m, slice_index)
         positives = means.positives(m, slice_index)
         dropped = means.dropped(m, slice_index)
         weight = moments.weight

@@ -122,28 +122,30 @@ def _evaluate(
     reading: RowReader, evaluator: Evaluator, options: Options
 ) -> tuple[list[list[GroupResults]], dict[str, object]]:
     """Choose the strategy by the order or by the keys, and evaluate."""
-    group, order = evaluator.first.roles.group, options.order
+    roles, order = evaluator.first.roles, options.order
     most, in_memory = evaluator.batch_rows, evaluator.slice_rows
     if not evaluator.grouped:
         evaluate_stream(reading.unread_batches(most), evaluator, None)
         return [], {"order": "any"}
     if order == "auto":
         peeked = reading.peek(_PEEK)
-        if peeked is not None and _scattered(peeked, group):
+        keys = [roles.group, roles.cluster] if roles.nested else [roles.group]
+        if peeked is not None and any(_scattered(peeked, names) for names in keys):
             order = "scattered"
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            results = evaluate_stream(
-                reading.unread_batches(most, in_memory), evaluator, KeyWatch(keep)
-            )
+            batches = reading.unread_batches(most, in_memory)
+            watch = KeyWatch(keep, roles.keys[: roles.outer])
+            inner = KeyWatch(keep, roles.group) if roles.nested else None
+            results = evaluate_stream(batches, evaluator, watch, groups_watch=inner)
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
-            elif order == "auto" and reading.rereadable:
+            elif reading.rereadable and (order == "auto" or returning.names != roles.group):
                 order = "scattered"
             else:
-                raise _order_error(returning, group, order) from None
+                raise _order_error(returning, roles, order) from None
             RUN.info("groups come back, so rows are read again", order=order)
             evaluator.clear()
         else:
@@ -158,12 +160,16 @@ def _evaluate(
     return results, {"order": order, **({"spilled": True} if scattered.spilled else {})}
 
 
-def _order_error(returning: ReturningKey, group: Sequence[str], order: str) -> OrderError:
-    key = key_text(returning.keys, group, 0) if returning.keys is not None else "?"
-    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
+def _order_error(returning: ReturningKey, roles: Roles, order: str) -> OrderError:
+    names = returning.names
+    key = key_text(returning.keys, names, 0) if returning.keys is not None else "?"
+    unit = "group" if names == roles.group else "cluster"
+    promise = f", but order={order!r} promises contiguous groups"
     return OrderError(
-        f"the group {key} comes back after other groups{promise}; pass order='scattered' "
-        "(--order scattered) to gather rows, or sort the input by group."
+        f"the {unit} {key} comes back after other {unit}s"
+        f"{promise if order != 'auto' and unit == 'group' else ''}; pass order='scattered' "
+        f"(--order scattered) to gather rows, or sort the input by {'cluster and ' * roles.nested}"
+        "group."
     )
 
 
@@ -378,8 +384,10 @@ def _choices(options: Options) -> dict[str, str]:
 
 def _roles(options: Options, choices: Mapping[str, str], measures: tuple[Measure, ...]) -> Roles:
     """Choose the columns, without slicings and types."""
+    group = _group_columns(options, measures)
     return Roles(
-        group=_group_columns(options, measures),
+        group=group,
+        cluster=options.cluster or () if group else (),
         label=options.label,
         scores=tuple(options.score),
         weight=options.weight,
@@ -425,6 +433,8 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     names = [name for name, needed in needs.items() if needed]
     if options.group is not None:
         return options.group if names else ()
+    if options.cluster is not None and uses and not names:
+        return options.cluster
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
         raise ArgumentError(
@@ -440,7 +450,7 @@ def _open(drafts: Sequence[Request]) -> Source:
     options = drafts[0].options
     keys, texts, numbers = set[str](), set[str](), set[str]()
     for roles, by in ((draft.roles, draft.options.by) for draft in drafts):
-        keys |= roles.by_column("group", "item").keys()
+        keys |= roles.by_column("group", "cluster", "item").keys()
         texts |= roles.by_column("field").keys()
         numbers |= roles.by_column("label", "score", "weight", "group weight").keys()
         numbers.update(input_columns(roles.scores, roles.expressions))
@@ -455,9 +465,10 @@ def _open(drafts: Sequence[Request]) -> Source:
         source = with_quoted_text(source, options.where, numbers)
     expressions = [draft.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
-    if options.null_groups == "error" or options.group is None:
+    unit = dict.fromkeys((*(options.cluster or ()), *(options.group or ())))
+    if options.null_groups == "error" or not unit:
         return source
-    return source.without_nulls(options.group, options.limit)
+    return source.without_nulls(list(unit), options.limit)
 
 
 def _check_columns(options: Options, roles: Roles, source: Source) -> None:
@@ -465,7 +476,8 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
     if roles.expressions:
         refuse_computed(roles)
     # Groups and subtopics even if nothing reads them.
-    names = dict.fromkeys(options.group or (), "group") | roles.by_column()
+    names = dict.fromkeys(options.group or (), "group")
+    names |= dict.fromkeys(options.cluster or (), "cluster") | roles.by_column()
     if options.subtopics is not None:
         names.setdefault(options.subtopics, "subtopics")
     for name, role in names.items():
@@ -492,6 +504,8 @@ def _conventions(
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **(strategy if plan.grouped else {"order": "any"}),
     }
+    if plan.roles.cluster:
+        conventions["cluster"] = list(plan.roles.cluster)
     if options.subtopics is not None:
         conventions["subtopics"] = options.subtopics
     if options.profile is not None:

@@ -355,7 +355,7 @@ class SavedGroups:
         schema : pyarrow.Schema
             Of the source: keys are UUIDs again, and have its types where there is no group.
         """
-        names = plan.roles.group
+        names = plan.roles.keys
         if not keys:
             empty = schema.empty_table()
             key_columns = (empty.column(name) for name in names)

@@ -57,7 +57,7 @@ from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
-from fastrank_eval.stats.means import MeanState, PairedState
+from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments
 
 #: The convention of a result, and the entry of a header of a state.
@@ -306,7 +306,7 @@ ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
 # Counters of a slice. Rows of negative grade are counted for all rows only.
-_GROUPS, _ROWS, _POSITIVES, _NEGATIVES = range(4)
+_GROUPS, _ROWS, _POSITIVES, _NEGATIVES, _CLUSTERS = range(5)
 # The sums of n^2 and n^4 over the rows n of groups: products of the terms n and n^2.
 _SIZES = ((0, 0), (1, 1))
 
@@ -464,17 +464,23 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._counts = SliceCounts(4)
+        self._counts = SliceCounts(5 if plan.roles.nested else 4)
         self._sizes = ExactSums(_SIZES)
-        self.pairs = {model: PairedState(len(plan.measures)) for model in plan.candidates}
+        size = len(plan.measures), plan.roles.nested
+        self.pairs = {model: PairedState(*size) for model in plan.candidates}
 
     @cached_property
     def means(self) -> list[MeanState]:
         """The sums of measures of groups, for each model."""
-        return [MeanState(len(self._plan.measures)) for _ in self._plan.roles.scores]
+        plan = self._plan
+        return [MeanState(len(plan.measures), plan.roles.nested) for _ in plan.roles.scores]
 
     def count_groups(
-        self, rows: np.ndarray, positives: np.ndarray, slice_indices: np.ndarray = NO_SLICES
+        self,
+        rows: np.ndarray,
+        positives: np.ndarray,
+        slice_indices: np.ndarray = NO_SLICES,
+        clusters: Clusters | None = None,
     ) -> None:
         """Count groups, their rows and their positives; rows alone without groups.
 
@@ -484,11 +490,16 @@ class Sums:
             Without slices, `positives` may leave out groups that have none.
         slice_indices : ndarray of int64, shape (groups,), or (0,)
             The slice index of each group; an empty array stands for index 0.
+        clusters : Clusters, optional
+            Nested clusters of all groups.
         """
         grouped = self._plan.grouped
         if not len(slice_indices):
             all_rows = int(rows.sum())
             self._counts.table[0, :3] += len(rows) * grouped, all_rows, int(positives.sum())
+            if clusters is not None:
+                rows = clusters.count(rows)
+                self._counts.add(_CLUSTERS, len(rows))
             if all_rows < 1 << 31:
                 if grouped:
                     for term, total in enumerate(sum_powers(rows)):
@@ -499,6 +510,9 @@ class Sums:
                 added = np.zeros(int(slice_indices.max()) + 1, np.int64)
                 np.add.at(added, slice_indices, counted)
                 self._counts.add(column, added)
+            if clusters is not None:
+                rows, slice_indices = clusters.count(rows), clusters.slices
+                self._counts.add(_CLUSTERS, np.bincount(slice_indices))
         if not grouped:
             return
         sizes = np.empty((2, len(rows)))
@@ -517,16 +531,28 @@ class Sums:
         groups: RankedGroups,
         contributions: Contributions,
         slice_indices: np.ndarray = NO_SLICES,
+        clusters: Clusters | None = None,
     ) -> None:
         """Add a measure of one model over the ranked groups of a chunk."""
-        state = self.means[model]
+        state, measure = self.means[model], self._plan.measures[m]
+        values, weights = contributions.summand, contributions.weights
         indices = groups.slice_indices(slice_indices)
         for reason, dropped in contributions.dropped_by_slice(indices):
             state.drop(m, reason, dropped)
-        if not state.add(
-            m, contributions.summand, contributions.weights, groups.rows, groups.positives, indices
-        ):
-            raise too_large(self._plan.measures[m])
+        if clusters is None:
+            finite = state.add(m, values, weights, groups.rows, groups.positives, indices)
+        else:
+            state.count(m, values, groups.rows, groups.positives, indices)
+            values = groups.spread(values, self._empty(m))
+            weights = None if weights is None else groups.spread(weights, 1.0)
+            is_sum = measure.aggregate == "sum"
+            finite = state.add_nested(m, values, weights, clusters, slice_indices, is_sum=is_sum)
+        if not finite:
+            raise too_large(measure)
+
+    def _empty(self, m: int) -> float:
+        """Return the value of unranked groups, NaN where they are left out."""
+        return float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
 
     def add_empty(
         self, model: int, groups: RankedGroups, slice_indices: np.ndarray = NO_SLICES
@@ -551,19 +577,20 @@ class Sums:
         base: Measured,
         other: Measured,
         slice_indices: np.ndarray = NO_SLICES,
+        clusters: Clusters | None = None,
     ) -> None:
         """Add a measure of the base model and of another over a chunk."""
         state = self.pairs[model]
         (base_groups, base_values), (groups, values) = base, other
         left, right = base_values[m], values[m]
-        empty = float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
-        if base_groups.ranked is groups.ranked:
+        empty = self._empty(m)
+        if base_groups.ranked is groups.ranked and clusters is None:
             indices = groups.slice_indices(slice_indices)
             state.add(m, left.summand, right.summand, left.weights, right.weights, indices)
             if groups.ranked is not None and empty == 0:
                 state.add_zeros(m, groups.count_empty(slice_indices)[0])
             return
-        # A model that leaves rows unscored ranks every group.
+        # A model that leaves rows unscored ranks every group, and clusters have all groups.
         state.add(
             m,
             base_groups.spread(left.summand, empty),
@@ -571,6 +598,7 @@ class Sums:
             None if left.weights is None else base_groups.spread(left.weights, 1.0),
             None if right.weights is None else groups.spread(right.weights, 1.0),
             slice_indices,
+            clusters,
         )
 
     def take(self, slice_indices: np.ndarray) -> Self:
@@ -585,7 +613,8 @@ class Sums:
     def to_arrays(self, where: Rows) -> StateArrays:
         """Write the sums of all slices that there is memory for; see `take`."""
         scores = self._plan.roles.scores
-        counts = self._counts.table[:, : 4 if self.negatives() else 3]
+        shown = 5 if self._plan.roles.nested else 4 if self.negatives() else 3
+        counts = self._counts.table[:, :shown]
         sizes = self._sizes.to_arrays("sizes", len(counts))
         return {
             (where, "", TOTALS): {"counts": counts, **sizes},
@@ -609,10 +638,11 @@ class Sums:
 
     def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:
         counts = arrays["counts"]
-        wrong = counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] not in (3, 4)
+        size = self._counts.table.shape[1]
+        wrong = counts.dtype != np.int64 or counts.ndim != 2 or not 3 <= counts.shape[1] <= size
         if wrong or counts.min(initial=0) < 0:
             raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
-        self._counts = SliceCounts.of(np.pad(counts, ((0, 0), (0, 4 - counts.shape[1]))))
+        self._counts = SliceCounts.of(np.pad(counts, ((0, 0), (0, size - counts.shape[1]))))
         self._sizes = ExactSums.from_arrays(_SIZES, arrays, "sizes", len(counts))
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
@@ -636,6 +666,10 @@ class Sums:
         """Count the groups of a slice."""
         return self._counts.at(slice_index, _GROUPS)
 
+    def clusters(self, slice_index: int = 0) -> int:
+        """Count the nested clusters of a slice."""
+        return self._counts.at(slice_index, _CLUSTERS)
+
     def has_few_groups(self, slice_index: int) -> bool:
         """Return whether a slice has fewer than `min_groups` groups."""
         return self._plan.grouped and self.groups(slice_index) < self._plan.min_groups
@@ -653,11 +687,11 @@ class Sums:
         return self._counts.at(0, _NEGATIVES)
 
     def effective_groups(self, slice_index: int = 0) -> float:
-        """Compute `effective_groups` of the rows of groups."""
+        """Compute `effective_groups` of the rows of groups, or of nested clusters."""
         return effective_groups(self.squares(slice_index), self._sizes.total(1, slice_index))
 
     def squares(self, slice_index: int = 0) -> float:
-        """Sum n^2 over the groups of n rows."""
+        """Sum n^2 over the groups, or nested clusters, of n rows."""
         return self._sizes.total(0, slice_index)
 
     @property

@@ -198,6 +198,8 @@ class Chunk:
     ranked_rows : mapping of int to (RankedRows or None)
         For models whose rows were scanned: their labelled rows; None where a score rises in a
         group.
+    clusters : ndarray of int64, shape (clusters + 1,), or None
+        First group of each cluster, then the number of groups; None: each group is one.
     """
 
     columns: Columns
@@ -205,6 +207,7 @@ class Chunk:
     grouped: bool = True
     labelled_rows: LabelledRows | None = None
     ranked_rows: Mapping[int, RankedRows | None] = field(default_factory=dict)
+    clusters: np.ndarray | None = None
     #: Identifies the chunk to those who keep rows of several models after the chunk is freed.
     token: object = field(default_factory=object, compare=False)
 
@@ -263,7 +266,22 @@ class Chunk:
         rows = np.diff(self.starts) - count_marked_rows(dropped, self.starts)
         groups = np.flatnonzero(rows)
         starts = np.append(0, np.cumsum(rows[groups]))
-        return Chunk(columns.filter(~dropped), frozen(starts), self.grouped), groups, left_out
+        clusters = self.clusters
+        if clusters is not None:
+            clusters = np.searchsorted(groups, clusters)
+            clusters = clusters[np.append(True, clusters[1:] > clusters[:-1])]
+        kept = Chunk(columns.filter(~dropped), frozen(starts), self.grouped, clusters=clusters)
+        return kept, groups, left_out
+
+    def of_clusters(self, labels: Labels) -> tuple[Chunk, Labels]:
+        """Return the rows of clusters in place of groups, with their labels."""
+        if self.clusters is None:
+            return self, labels
+        starts, rows = frozen(self.starts[self.clusters]), labels.labelled_rows
+        offsets, every = np.searchsorted(rows.row, starts), np.arange(len(starts) - 1)
+        labelled = replace(rows, ranked_groups=every, offsets=offsets)
+        chunk = replace(self, starts=starts, labelled_rows=labelled, ranked_rows={}, clusters=None)
+        return chunk, Labels.of(labels.label, starts, skip_empty=False, labelled_rows=labelled)
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ class Partitioner:
         Rows to come, which share a block of memory; 0 if they are not known.
     memory : int
         Bytes that a block may have.
+    outer : int
+        The number of key columns, from the first on, that divide rows: those of clusters.
     """
 
     def __init__(
@@ -152,9 +154,10 @@ class Partitioner:
         keep_numbers: bool,
         rows: int,
         memory: int,
+        outer: int,
     ) -> None:
         self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
-        self.plan_columns = plan_columns
+        self.plan_columns, self.outer = plan_columns, outer
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers
@@ -191,7 +194,7 @@ class Partitioner:
                 # Half the memory: the first touch of memory costs 0.5 ns a byte.
                 base, kind = least, np.dtype(np.uint32)
         else:
-            hashes = hash_keys(words, scratch("hash", rows, np.uint64))
+            hashes = hash_keys(words[: self.outer], scratch("hash", rows, np.uint64))
         bounds = np.zeros(PARTITIONS + 1, np.int64)
         position = scratch("position in batch", rows, np.uint32)
         _find_positions(
@@ -363,7 +366,9 @@ class Gatherer:
                 yield range(first, last)
                 first = last
 
-    def gather(self, partitions: range) -> tuple[Rows, np.ndarray, Callable[[Groups], Keys]]:
+    def gather(
+        self, partitions: range
+    ) -> tuple[Rows, np.ndarray, Callable[[Groups], Keys], np.ndarray | None]:
         """Gather a range of partitions into a chunk.
 
         The thread's next chunk overwrites its memory.
@@ -376,6 +381,8 @@ class Gatherer:
             First row of each group, then the number of rows.
         keys : callable
             Maps positions of groups to their keys.
+        clusters : ndarray of int64, or None
+            As in `Chunk`.
         """
         rows, block = self.rows(partitions), self._blocks[0]
         position = scratch("position in chunk", rows, np.uint32)
@@ -391,6 +398,9 @@ class Gatherer:
             ends = encode_rows(self._words(partitions), bounds, *output, place=True)
         groups = int(ends[-1])
         starts[groups] = rows
+        clusters = None
+        if self._partitioner.outer < len(self._partitioner.columns):
+            clusters = self._sort_by_cluster(partitions, position, heads[:groups], starts)
         position = frozen(position.view())
         parts = range(len(block.columns) - sum(block.widths))
         *arrays, numbers = (self._part(partitions, part, position) for part in parts)
@@ -403,7 +413,24 @@ class Gatherer:
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)
 
-        return chunk, starts[: groups + 1], keys
+        return chunk, starts[: groups + 1], keys, clusters
+
+    def _sort_by_cluster(
+        self, partitions: range, position: np.ndarray, heads: np.ndarray, starts: np.ndarray
+    ) -> np.ndarray:
+        """Put groups of a cluster side by side; return `Chunk.clusters`."""
+        groups = len(heads)
+        words = self._words(partitions)[: sum(self._widths[: self._partitioner.outer]), heads]
+        order = np.lexsort(words[::-1])
+        sorted_words = words[:, order]
+        changes = np.any(sorted_words[:, 1:] != sorted_words[:, :-1], axis=0)
+        sizes = np.diff(starts[: groups + 1])
+        moved = np.append(0, np.cumsum(sizes[order]))
+        shift = np.empty(groups, np.int64)
+        shift[order] = moved[:-1] - starts[:groups][order]
+        position += np.repeat(shift, sizes)[position].astype(position.dtype)
+        heads[:], starts[: groups + 1] = heads[order], moved
+        return np.concatenate([[0], np.flatnonzero(changes) + 1, [groups]])
 
     def _place(self, block: _Batches, partitions: range) -> tuple[Any, ...]:
         """Return where rows of a block lie in it, and in the chunk, for kernels."""

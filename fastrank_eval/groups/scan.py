@@ -411,7 +411,7 @@ Keys = tuple[pa.Array, ...]
 Groups: TypeAlias = np.ndarray | slice
 
 
-def group_starts(keys: Keys) -> np.ndarray:
+def group_starts(keys: Sequence[pa.Array]) -> np.ndarray:
     """Find the rows, except row 0, whose key differs from the previous row.
 
     Parameters
@@ -462,6 +462,10 @@ class BatchScan(NamedTuple):
         For each plan; see `Scan`.
     ranked_rows : list of dict of int to (RankedRows or None)
         For each plan, as in `Chunk`.
+    edges : ndarray of int64, or None
+        Every row but row 0 where a group begins, if clusters are nested.
+    clusters : ndarray of int64, or None
+        First group of each whole cluster, then the number of groups; None: each group is one.
     """
 
     starts: np.ndarray
@@ -469,9 +473,19 @@ class BatchScan(NamedTuple):
     passed: bool
     labelled_rows: list[LabelledRows]
     ranked_rows: list[dict[int, RankedRows | None]]
+    edges: np.ndarray | None = None
+    clusters: np.ndarray | None = None
 
 
-def scan_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchScan:
+class SplitGroup(Exception):
+    """A group has rows in two clusters; the row is the first of the second."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__("a group has rows in two clusters")
+        self.row = row
+
+
+def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ()) -> BatchScan:
     """Scan every row of a batch of contiguous groups.
 
     Edges are found once, and scores that rise inside a group are scanned once.
@@ -484,10 +498,19 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchScan:
         One for each plan, at least one. Plans may share arrays.
     whole : bool
         Whether the first and the last group are whole. Otherwise they are left out.
+    outer : tuple of pyarrow.Array, each of length rows
+        Keys of nested clusters; then clusters are left out in place of groups.
+
+    Raises
+    ------
+    SplitGroup
     """
     words = fixed_width(keys[0]) if len(keys) == 1 else None
     edges: dict[str, Any] = {"whole": whole}
-    if words is not None and words.ndim == 1:
+    every = clusters = None
+    if outer:
+        every, edges["starts"], clusters = _nested_starts(keys, outer, whole)
+    elif words is not None and words.ndim == 1:
         edges["words"] = words
     else:
         starts = group_starts(keys)
@@ -525,7 +548,25 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchScan:
         ranked_rows.append({m: one.ranked_rows for m, one in zip(complete, scans, strict=True)})
         labelled_rows.append((scans or [scan_of(view, None)])[0].labelled_rows)
     first_scan = cast(Scan, first)
-    return BatchScan(first_scan.starts, first_scan.directions, passed, labelled_rows, ranked_rows)
+    at = first_scan.starts, first_scan.directions
+    return BatchScan(*at, passed, labelled_rows, ranked_rows, every, clusters)
+
+
+def _nested_starts(
+    keys: Keys, outer: Keys, whole: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find `edges`, `starts` and `clusters` of a `BatchScan`."""
+    groups, clusters, rows = group_starts(keys), group_starts(outer), len(keys[0])
+    if not whole and not len(clusters):
+        return groups, clusters, clusters
+    edges = np.concatenate([[0], clusters, [rows]]) if whole else clusters
+    inside = groups[(groups >= edges[0]) & (groups < edges[-1])]
+    starts = np.concatenate([[0], inside, [rows]]) if whole else np.append(inside, edges[-1])
+    at = np.searchsorted(starts, edges)
+    split = np.flatnonzero(starts[np.minimum(at, len(starts) - 1)] != edges)
+    if len(split):
+        raise SplitGroup(int(edges[split[0]]))
+    return groups, starts, at
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:
@@ -660,18 +701,20 @@ def directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
 
 
 class ReturningKey(Exception):
-    """A group key returns after another group.
+    """The key of a group or cluster returns after another one.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array of length 1, or None
         The key; None where a return is possible but not checked, because earlier keys were not
         stored.
+    names : sequence of str
+        The key columns.
     """
 
-    def __init__(self, keys: Keys | None) -> None:
-        super().__init__("a group key returned")
-        self.keys = keys
+    def __init__(self, keys: Keys | None, names: Sequence[str]) -> None:
+        super().__init__("a key returned")
+        self.keys, self.names = keys, tuple(names)
 
 
 class KeyWatch:
@@ -684,10 +727,12 @@ class KeyWatch:
     ----------
     keep : bool
         Store sorted keys too, because the input cannot be read a second time.
+    names : sequence of str
+        The key columns.
     """
 
-    def __init__(self, keep: bool) -> None:
-        self.keep = keep
+    def __init__(self, keep: bool, names: Sequence[str]) -> None:
+        self.keep, self._names = keep, names
         self._ascending = self._descending = True
         self._last: Keys | None = None
         self._keys: list[Keys] = []
@@ -695,7 +740,7 @@ class KeyWatch:
         self._next_check = 1 << 12
 
     def add(self, run: KeyRun) -> None:
-        """Add the keys of the next groups.
+        """Add the keys of the next groups or clusters.
 
         Raises
         ------
@@ -717,7 +762,7 @@ class KeyWatch:
         if self._ascending or self._descending:
             return
         if self._stored_groups < self._groups:
-            raise ReturningKey(None)
+            raise ReturningKey(None, self._names)
         if self._groups >= self._next_check:
             self._compare()
             self._next_check = 2 * self._groups
@@ -739,4 +784,4 @@ class KeyWatch:
         codes, firsts = encode_keys(keys)
         if len(firsts) < len(codes):
             repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
-            raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))
+            raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys), self._names)

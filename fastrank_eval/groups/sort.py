@@ -446,7 +446,9 @@ class Sorter:
         if self._narrow:
             words = [[word.astype(np.uint32) for word in column] for column in words]
         if not self._partitioner.integer:
-            arrays[_HASH] = hash_keys(words, np.empty(batch.rows, np.uint64))
+            arrays[_HASH] = hash_keys(
+                words[: self._partitioner.outer], np.empty(batch.rows, np.uint64)
+            )
         for c, (column, column_words) in enumerate(
             zip(self._partitioner.columns, words, strict=True)
         ):

@@ -78,6 +78,8 @@ class Roles:
     ----------
     group : tuple of str
         The key columns; rows with equal keys form a group.
+    cluster : tuple of str
+        The columns of the independent unit, which holds whole groups; none: each group is one.
     label : str
         The grade, gain or click.
     scores : tuple of str
@@ -130,6 +132,29 @@ class Roles:
     epsilons: tuple[float, ...] = ()
     integers: tuple[str, ...] = ()
     expressions: Mapping[str, str] = field(default_factory=dict)
+    cluster: tuple[str, ...] = ()
+
+    @property
+    def nested(self) -> bool:
+        """Whether a cluster may have several groups."""
+        return bool(self.cluster) and set(self.cluster) != set(self.group)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All key columns, those of nested clusters first."""
+        if not self.nested:
+            return self.group
+        return (*self.cluster, *(name for name in self.group if name not in self.cluster))
+
+    @property
+    def outer(self) -> int:
+        """The number of key columns by which rows are divided: those of clusters."""
+        return len(self.cluster) if self.nested else len(self.group)
+
+    @property
+    def inner(self) -> list[int]:
+        """The positions of the columns of groups among the key columns."""
+        return [self.keys.index(name) for name in self.group]
 
     @property
     def keeps_unjudged(self) -> bool:
@@ -151,6 +176,7 @@ class Roles:
         """
         named: dict[str, Sequence[str | None]] = {
             "group": self.group,
+            "cluster": self.cluster,
             "label": [self.label],
             "score": self.scores,
             "weight": [self.weight],
@@ -333,7 +359,10 @@ class PlanColumns:
 
     def __init__(self, roles: Sequence[Roles]) -> None:
         self.roles = tuple(roles)
-        self.group = next((one.group for one in roles if one.group), ())
+        grouped = next((one for one in roles if one.group), None)
+        self.keys = () if grouped is None else grouped.keys
+        #: The key columns of clusters alone, for messages.
+        self.clusters = () if grouped is None else set(grouped.cluster) - set(grouped.group)
         self.item = next((one.item for one in roles if one.item is not None), None)
         self.columns: list[StoredColumn] = []
         self.size = 0

@@ -375,7 +375,7 @@ def rows_of(
         below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
         first row and the count of rows.
     """
-    keys = keys_of(batch, plan_columns.group, first_row)
+    keys = keys_of(batch, plan_columns.keys, first_row, plan_columns.clusters)
     arrays: list[np.ndarray | None] = [None] * plan_columns.size
     fields: list[StoredColumn] = []
     labels = [column for column in plan_columns.columns if column.role == "label"]
@@ -471,18 +471,23 @@ def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[
     return [encoder.codes(columns[encoder.name]) for encoder in encoders]
 
 
-def keys_of(batch: pa.RecordBatch, group: Sequence[str], first_row: int) -> tuple[pa.Array, ...]:
+def keys_of(
+    batch: pa.RecordBatch, names: Sequence[str], first_row: int, clusters: Container[str] = ()
+) -> tuple[pa.Array, ...]:
     """Decode the key columns of a batch; raise for nulls."""
-    return tuple(_key(batch.column(name), name, first_row) for name in group)
+    return tuple(
+        _key(batch.column(name), name, first_row, "cluster" if name in clusters else "group")
+        for name in names
+    )
 
 
 def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
     column = decode_array(column)
-    if role == "group" and pa.types.is_floating(column.type):
+    if role != "item" and pa.types.is_floating(column.type):
         column = _whole_numbers(column, _ColumnErrors(name, role, first_row))
     refuse_unhashable(column, name, role)
     remedy = "fill or drop these rows"
-    if role == "group":
+    if role != "item":
         remedy += " (null_groups='drop', --null-groups drop)"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'

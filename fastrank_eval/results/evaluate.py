@@ -85,6 +85,7 @@ def evaluate(
     source: object,
     *,
     group: str | Sequence[str] | None = None,
+    cluster: str | Sequence[str] | None = None,
     label: str | Sequence[str],
     score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES,
@@ -131,6 +132,12 @@ def evaluate(
         (AUC, LogLoss, PPV ...) do not need it; then no value has a standard error, because groups
         are the independent clusters. If no measure, no state and no other argument needs groups,
         they are neither read nor counted: `Meta.groups` is 0.
+    cluster : str or sequence of str, optional
+        The independent unit, such as the user of queries: columns of the types of `group`. Each
+        group lies in one cluster; a group with rows in two is an error, and so is a null (see
+        `null_groups`). Errors, intervals and tests count clusters; values, coverage, wins and
+        losses count groups, as without it. By default each group is a cluster. Without `group`, it
+        is the group of measures of all rows.
     label : str or sequence of str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`; NaN is an
         error: see `nan`. A list of labels is evaluated in one reading of the rows, each with the

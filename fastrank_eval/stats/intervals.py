@@ -176,7 +176,8 @@ class Moments:
         """
         if self.groups < 2:
             return math.nan
-        deviations = self.groups * self.squares - self.values**2
+        # Sums over nested clusters are rounded, those of values are not.
+        deviations = max(self.groups * self.squares - self.values**2, 0)
         se = root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
         return zero_if_rounding(se, self.rounding_of_sum(), self.groups)
 

@@ -11,15 +11,18 @@ out. The difference of two models also needs the four products of one model's te
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
 from fastrank_eval.stats.intervals import ErrorGroups, Moments, effective_groups, root_of_quotient
+from fastrank_eval.stats.row_sums import GroupSums
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
 _UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
@@ -28,17 +31,77 @@ _WEIGHTED = (
     *((1,), (1, 1), (0, 1), (0, 0, 1, 1), (0, 1, 1, 1), (1, 1, 1, 1)),
 )
 
+# The same with nested clusters: p and w of groups, then their sums P and W over each cluster.
+_NESTED = (
+    *((0,), (2, 2), (2, 2, 2, 3), (2, 2, 2, 2)),
+    *((1,), (3, 3), (2, 3), (2, 2, 3, 3), (2, 3, 3, 3), (3, 3, 3, 3)),
+)
+
 # Terms of p and w of both models: p q, p v, w q and w v, as in `CrossMoments`. Terms of the
 # differences d of values and e of weighted values: d, d d, e^4.
 _PAIRED = ((0, 2), (0, 3), (1, 2), (1, 3), (4,), (4, 4), (5, 5, 5, 5))
 
 # Counters of a slice: of one model, and of two.
-_USED, _ROWS, _POSITIVES = range(3)
+_USED, _ROWS, _POSITIVES, _CLUSTERS = range(4)
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
 
 #: Two values count as equal if they differ by at most this share of the larger one. A value that is
 #: summed in two orders differs in its last bits, which is neither a win nor a loss.
 EQUAL_WITHIN = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The groups of each nested cluster; those of a slice are a cluster there.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (clusters + 1,)
+        First of its groups in `order`, then the number of groups.
+    order : ndarray of int64, shape (groups,), or None
+        The groups of one cluster after those of another; None: as they stand.
+    slices : ndarray of int64, shape (clusters,), or (0,)
+        The slice of each cluster; an empty array stands for the first slice.
+    """
+
+    starts: np.ndarray
+    order: np.ndarray | None = None
+    slices: np.ndarray = field(default_factory=lambda: NO_SLICES)
+
+    @classmethod
+    def of(cls, starts: np.ndarray, slices: np.ndarray) -> Self:
+        """Divide clusters of consecutive groups by the slice of each group."""
+        cluster = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        order = np.lexsort((slices, cluster))
+        cluster, slices = cluster[order], slices[order]
+        first = np.append(True, (cluster[1:] != cluster[:-1]) | (slices[1:] != slices[:-1]))
+        first &= len(order) > 0
+        edges = np.flatnonzero(first[: len(order)])
+        return cls(np.append(edges, len(order)), order, frozen(slices[edges]))
+
+    @property
+    def heads(self) -> np.ndarray:
+        """The first group of each cluster."""
+        firsts = self.starts[:-1]
+        return firsts if self.order is None else self.order[firsts]
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of groups over each cluster, rounded once; inf if too large."""
+        sums = np.empty(len(self.starts) - 1)
+        values = values if self.order is None else values[self.order]
+        GroupSums(self.starts, sums, ExactSums([(0,)]), 0).add(values)
+        return sums
+
+    def count(self, numbers: np.ndarray) -> np.ndarray:
+        """Sum integers of groups over each cluster."""
+        total = np.append(0, np.cumsum(numbers if self.order is None else numbers[self.order]))
+        return np.diff(total[self.starts])
+
+    def by_slice(self, which: np.ndarray) -> np.ndarray | int:
+        """Count the clusters of a mask, by slice."""
+        if not len(self.slices):
+            return int(np.count_nonzero(which))
+        return np.bincount(self.slices[which])
 
 
 class _GroupState:
@@ -97,11 +160,13 @@ class MeanState(_GroupState):
     ----------
     measures : int
         Number of measures.
+    nested : bool
+        Whether groups are added in clusters.
     """
 
-    def __init__(self, measures: int) -> None:
+    def __init__(self, measures: int, nested: bool = False) -> None:
         # Without weights until a group with a weight is added.
-        super().__init__(measures, _UNWEIGHTED, 3)
+        super().__init__(measures, _NESTED if nested else _UNWEIGHTED, 3 + nested)
         self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
 
     def add(
@@ -133,10 +198,7 @@ class MeanState(_GroupState):
         bool
             Whether every number was finite. If not, the state is invalid.
         """
-        counts = self._counts[m]
-        if len(slices):
-            counts.ensure_slices(int(slices.max()) + 1)
-        _count(values, rows, positives, slices, counts.table)
+        self.count(m, values, rows, positives, slices)
         if weights is None:
             return self._sums[m].add(values[np.newaxis], slices)
         self._ensure_weights(m)
@@ -144,6 +206,50 @@ class MeanState(_GroupState):
         with np.errstate(over="ignore"):
             np.multiply(values, weights, out=numbers[0])
         numbers[1] = weights
+        return self._sums[m].add(numbers, slices)
+
+    def count(
+        self,
+        m: int,
+        values: np.ndarray,
+        rows: np.ndarray,
+        positives: np.ndarray,
+        slices: np.ndarray = NO_SLICES,
+    ) -> None:
+        """Count groups whose value is not NaN, and their rows; see `add`."""
+        counts = self._counts[m]
+        if len(slices):
+            counts.ensure_slices(int(slices.max()) + 1)
+        _count(values, rows, positives, slices, counts.table)
+
+    def add_nested(
+        self,
+        m: int,
+        values: np.ndarray,
+        weights: np.ndarray | None,
+        clusters: Clusters,
+        slices: np.ndarray = NO_SLICES,
+        *,
+        is_sum: bool = False,
+    ) -> bool:
+        """Add the terms of groups and of their clusters, but no counts of groups.
+
+        Parameters
+        ----------
+        m, values, weights, slices
+            As for `add`, of all groups of the clusters.
+        clusters : Clusters
+        is_sum : bool
+            The measure is a sum over groups, not a mean: every cluster has the weight 1.
+        """
+        p, w = _terms(values, weights)
+        numbers, heads, of_clusters = np.zeros((4, len(p))), clusters.heads, clusters.sum(w)
+        numbers[0] = p
+        if weights is not None:
+            numbers[1] = w
+        used = of_clusters > 0
+        numbers[2, heads], numbers[3, heads] = clusters.sum(p), used if is_sum else of_clusters
+        self._counts[m].add(_CLUSTERS, clusters.by_slice(used))
         return self._sums[m].add(numbers, slices)
 
     def _ensure_weights(self, m: int) -> None:
@@ -222,7 +328,8 @@ class MeanState(_GroupState):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
-        state = cls(len(arrays["counts"]))
+        counts = arrays["counts"]
+        state = cls(len(counts), nested=counts.shape[2] > _CLUSTERS)
         for m in np.flatnonzero(arrays["weighted"]).tolist():
             state._ensure_weights(m)
         state._read(arrays)
@@ -240,14 +347,26 @@ class MeanState(_GroupState):
 
     def _weight(self, m: int, row: int) -> int:
         """Return the sum of weights, in units of 2**-UNIT."""
-        return self._sums[m].units(4, row) if self._sums[m].terms == _WEIGHTED else 0
+        return 0 if self._sums[m].terms == _UNWEIGHTED else self._sums[m].units(4, row)
 
-    def moments(self, m: int, weighted: bool, row: int = 0) -> Moments:
-        """Return the exact sums that standard errors need."""
+    def moments(self, m: int, weighted: bool, row: int = 0, *, is_sum: bool = False) -> Moments:
+        """Return the exact sums that standard errors need.
+
+        Nested clusters take the place of groups.
+        """
         groups, sums = self.groups_used(m, row), self._sums[m]
         units = sums.all_units(row)
         first, second = units[:2]
         fourth = [sums.rounded(term, units[term]) for term in (3, 2)]
+        if sums.terms == _NESTED:
+            clusters, weight = self.clusters_used(m, row), groups << UNIT
+            fourth += [sums.rounded(term, units[term]) for term in (7, 8, 9)]
+            if is_sum:
+                ones = clusters << UNIT
+                return Moments(clusters, first, ones, second, None, None, UNIT, tuple(fourth))
+            crossed, squares = units[6], units[5]
+            weight = units[4] if weighted else weight
+            return Moments(clusters, first, weight, second, crossed, squares, UNIT, tuple(fourth))
         if not weighted:
             scale = 1 << (2 * UNIT)
             fourth += [quotient(second, scale), quotient(first, 1 << UNIT), float(groups)]
@@ -261,6 +380,10 @@ class MeanState(_GroupState):
     def groups_used(self, m: int, row: int = 0) -> int:
         """Return the number of groups used."""
         return self._counts[m].at(row, _USED)
+
+    def clusters_used(self, m: int, row: int = 0) -> int:
+        """Return the number of nested clusters with a group used."""
+        return self._counts[m].at(row, _CLUSTERS)
 
     def rows(self, m: int, row: int = 0) -> int:
         """Return the number of rows of the groups used."""
@@ -337,10 +460,12 @@ class PairedState(_GroupState):
     ----------
     measures : int
         Number of measures.
+    nested : bool
+        Whether groups are added in clusters.
     """
 
-    def __init__(self, measures: int) -> None:
-        super().__init__(measures, _PAIRED, 5)
+    def __init__(self, measures: int, nested: bool = False) -> None:
+        super().__init__(measures, _PAIRED, 10 if nested else 5)
 
     def add(
         self,
@@ -350,6 +475,7 @@ class PairedState(_GroupState):
         base_weights: np.ndarray | None,
         other_weights: np.ndarray | None,
         slices: np.ndarray = NO_SLICES,
+        clusters: Clusters | None = None,
     ) -> None:
         """Add groups.
 
@@ -363,6 +489,8 @@ class PairedState(_GroupState):
             Group weights. None means 1 each.
         slices : ndarray of int64, shape (groups,), or (0,)
             The slice of each group. An empty array means the first slice for all.
+        clusters : Clusters, optional
+            Nested clusters of all groups.
         """
         counts = self._counts[m]
         if len(slices):
@@ -371,8 +499,36 @@ class PairedState(_GroupState):
         _compare(base, other, slices, numbers[4], counts.table)
         numbers[0], numbers[1] = _terms(base, base_weights)
         numbers[2], numbers[3] = _terms(other, other_weights)
+        if clusters is not None:
+            numbers, slices = self._sum_clusters(m, numbers, base, other, clusters), clusters.slices
         np.subtract(numbers[2], numbers[0], out=numbers[5])
         self._sums[m].add(numbers, slices)
+
+    def _sum_clusters(
+        self,
+        m: int,
+        numbers: np.ndarray,
+        base: np.ndarray,
+        other: np.ndarray,
+        clusters: Clusters,
+    ) -> np.ndarray:
+        """Sum terms over clusters, and count these."""
+        differences, weights, equal = cluster_differences(
+            base, other, numbers[1], numbers[4], clusters
+        )
+        sums = np.empty((6, len(differences)))
+        for term in range(4):
+            sums[term] = clusters.sum(numbers[term])
+        sums[4] = differences
+        both = weights > 0
+        only_base = (sums[1] > 0) & ~both
+        masks = (
+            *(both & (differences > 0), both & equal, both & (differences < 0)),
+            *(only_base, (sums[3] > 0) & ~both & ~only_base),
+        )
+        for column, mask in enumerate(masks):
+            self._counts[m].add(5 + column, clusters.by_slice(mask))
+        return sums
 
     def add_zeros(self, m: int, groups: np.ndarray | int) -> None:
         """Add groups with value 0 and weight 1 for both models to each slice."""
@@ -383,7 +539,8 @@ class PairedState(_GroupState):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
-        state = cls(len(arrays["counts"]))
+        counts = arrays["counts"]
+        state = cls(len(counts), nested=counts.shape[2] > 5)
         state._read(arrays)
         return state
 
@@ -410,11 +567,18 @@ class PairedState(_GroupState):
         squares = base.squares + other.squares - 2 * self._sums[m].units(0, row)
         fourth = self._sums[m].total(6, row)
         influence = effective_groups(quotient(squares, 1 << (2 * UNIT)), fourth)
-        return ErrorGroups(self.pairs(m, row).groups, by_weight, influence, difference=True)
+        return ErrorGroups(self.clusters(m, row).groups, by_weight, influence, difference=True)
+
+    def clusters(self, m: int, row: int = 0) -> GroupPairs:
+        """Return the counts of nested clusters; by default a group is one."""
+        return self._pairs(m, row, 5 if self._counts[m].table.shape[1] > 5 else 0)
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
         """Return the counts of wins, ties and losses over groups."""
-        wins, ties, losses, base, other = (self._counts[m].at(row, c) for c in range(5))
+        return self._pairs(m, row, 0)
+
+    def _pairs(self, m: int, row: int, first: int) -> GroupPairs:
+        wins, ties, losses, base, other = (self._counts[m].at(row, first + c) for c in range(5))
         both, sums = wins + ties + losses, self._sums[m]
         total = sums.units(4, row)
         mean = total / (both << UNIT) if both else float("nan")
@@ -487,7 +651,8 @@ def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: in
         return float("nan")
     squares = base.squares + other.squares - 2 * cross.values
     difference = other.values - base.values
-    return root_of_quotient(groups * squares - difference**2, (groups - 1) << (2 * base.unit))
+    deviations = max(groups * squares - difference**2, 0)
+    return root_of_quotient(deviations, (groups - 1) << (2 * base.unit))
 
 
 def _terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -495,6 +660,42 @@ def _terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, 
     used = ~np.isnan(values)
     w = used.astype(np.float64) if weights is None else np.where(used, weights, 0.0)
     return np.where(used, values, 0.0) * w, w
+
+
+def cluster_differences(
+    base: np.ndarray,
+    other: np.ndarray,
+    weights: np.ndarray,
+    differences: np.ndarray,
+    clusters: Clusters,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Average the differences of two models in groups over each cluster.
+
+    Parameters
+    ----------
+    base, other : ndarray of float64, shape (groups,)
+        Values, NaN where a group is not used.
+    weights : ndarray of float64, shape (groups,)
+        Weights of the base model.
+    differences : ndarray of float64, shape (groups,)
+        Other minus base, 0 where they are equal or one is not used.
+    clusters : Clusters
+
+    Returns
+    -------
+    differences, weights : ndarray of float64, shape (clusters,)
+        Weighted means, and the weights of the groups that both models use.
+    equal : ndarray of bool, shape (clusters,)
+        Whether the difference is 0, or rounding alone: see `EQUAL_WITHIN`.
+    """
+    both = ~(np.isnan(base) | np.isnan(other))
+    w = np.where(both, weights, 0.0)
+    size = np.where(both, np.maximum(np.abs(base), np.abs(other)), 0.0)
+    total, weight = clusters.sum(w * differences), clusters.sum(w)
+    equal = np.abs(total) <= EQUAL_WITHIN * clusters.sum(w * size)
+    mean = np.zeros(len(total))
+    np.divide(total, weight, out=mean, where=(weight > 0) & ~equal)
+    return mean, weight, equal
 
 
 @kernel

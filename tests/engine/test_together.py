@@ -240,8 +240,8 @@ def test_label_without_any_judged_row__has_no_groups() -> None:
 
 
 OTHER = {
-    "source": log_of(8), "group": "country", "item": "country", "null_groups": "drop",
-    "where": "age > 3", "limit": 7, "format": "parquet",
+    "source": log_of(8), "group": "country", "cluster": "country", "item": "country",
+    "null_groups": "drop", "where": "age > 3", "limit": 7, "format": "parquet",
     "order": "grouped", "threads": 7, "batch_rows": 7, "memory": "1GB",
     "progress": print,
 }  # fmt: skip
