@@ -218,8 +218,8 @@ class Evaluator:
         try:
             return scan_batch(self.keys_of_groups(rows.keys), views, whole, self.outer(rows.keys))
         except SplitGroup as split:
-            keys = [keys_at(rows.keys, np.array([split.row + step])) for step in (-1, 0)]
-            raise split_group(roles, *keys) from None
+            both = keys_at(rows.keys, np.array([split.row - 1, split.row]))
+            raise split_group(roles, both) from None
 
     def outer(self, keys: Keys) -> Keys:
         """Select the key columns of clusters; by default a group is one."""
@@ -364,27 +364,22 @@ def _equal(left: Any, right: Any) -> bool:
     return isinstance(left, plain) and isinstance(right, plain) and left == right
 
 
-def split_group(roles: Roles, *keys: Keys) -> ColumnError:
+def split_group(roles: Roles, keys: Keys) -> ColumnError:
     """Make the error of a group with rows in two clusters.
 
     Parameters
     ----------
     roles : Roles
-    *keys : tuple of pyarrow.Array of length 1
-        The key of the group; or all key columns of it in each cluster.
+    keys : tuple of pyarrow.Array of length 2
+        All key columns of the group, in each of the clusters.
     """
-    names = dict(zip(roles.keys, range(len(roles.keys)), strict=True))
-    several = len(keys) > 1
-    group = [keys[0][names[name]] for name in roles.group] if several else list(keys[0])
-    where = ""
-    if several:
-        of_clusters = [key_text(each[: roles.outer], roles.cluster, 0) for each in keys]
-        where = f" ({' and '.join(of_clusters)})"
+    group = key_text(tuple(keys[at] for at in roles.inner), roles.group, 0)
+    clusters = [key_text(keys[: roles.outer], roles.cluster, row) for row in (0, 1)]
     both = ",".join(dict.fromkeys((*roles.cluster, *roles.group)))
     return ColumnError(
-        f"cluster: must hold whole groups, got the group {key_text(tuple(group), roles.group, 0)} "
-        f"in two clusters{where}; name the columns of the cluster in group too if these are two "
-        f"groups (group={both!r})."
+        f"cluster: must hold whole groups, got the group {group} in two clusters "
+        f"({' and '.join(clusters)}); name the columns of the cluster in group too if these are "
+        f"two groups (group={both!r})."
     )
 
 
@@ -490,9 +485,9 @@ def evaluate_stream(
         inner: tuple[Any, ...] = ()
         if groups_watch is not None:
             every, last = cast(np.ndarray, batch_scan.edges), rows.count - 1
-            of_groups = evaluator.keys_of_groups(rows.keys)
+            at = groups_watch.inner
             inner = (
-                key_run(of_groups, every, groups_watch.keep) if len(every) else None,
+                key_run(rows.keys, every, groups_watch.keep, inner=at) if len(every) else None,
                 (keys_at(rows.keys, np.array([0])), keys_at(rows.keys, np.array([last]))),
             )
         if not len(starts):
@@ -600,9 +595,8 @@ def evaluate_stream(
             undefined.append(result.undefined)
         if groups_watch is not None and result.ends is not None:
             if last_key is None or not same_key(last_key, 0, result.ends[0], 0):
-                groups_watch.add(
-                    key_run(evaluator.keys_of_groups(result.ends[0]), one, groups_watch.keep)
-                )
+                at = groups_watch.inner
+                groups_watch.add(key_run(result.ends[0], one, groups_watch.keep, inner=at))
             last_key = result.ends[1]
             if result.groups is not None:
                 groups_watch.add(result.groups)
@@ -683,8 +677,7 @@ class ScatteredEvaluator:
         try:
             return [_in_order_of_appearance(results) for results in self._attempts(reading)]
         except ReturningKey as returning:
-            keys = cast(Keys, returning.keys)
-            raise split_group(self._plan.roles, keys) from None
+            raise split_group(self._plan.roles, cast(Keys, returning.keys)) from None
 
     def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
         self._expected, rows = reading.rows, self._evaluator.batch_rows
@@ -765,8 +758,8 @@ class ScatteredEvaluator:
 
             run = None
             if watch is not None:
-                of_groups = evaluator.keys_of_groups(keys(slice(None)))
-                run = key_run(of_groups, np.arange(len(starts) - 1), keep=True)
+                every = np.arange(len(starts) - 1)
+                run = key_run(keys(slice(None)), every, keep=True, inner=watch.inner)
             of_chunk = evaluator.evaluate(
                 chunk, starts, name, keys, scattered=True, clusters=clusters
             )
@@ -794,7 +787,7 @@ class ScatteredEvaluator:
         """Return what finds groups in two clusters; None where there can be none."""
         roles = self._plan.roles
         split = roles.nested and not set(roles.cluster) <= set(roles.group)
-        return KeyWatch(True, roles.group) if split else None
+        return KeyWatch(True, roles.group, roles.inner) if split else None
 
     def _sort(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from fastrank_eval.engine.evaluator import (
     PlanTotals,
     check_shared,
     evaluate_stream,
+    split_group,
 )
 from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
 from fastrank_eval.engine.plan import (
@@ -137,11 +138,13 @@ def _evaluate(
         try:
             batches = reading.unread_batches(most, in_memory)
             watch = KeyWatch(keep, roles.keys[: roles.outer])
-            inner = KeyWatch(keep, roles.group) if roles.nested else None
+            inner = KeyWatch(keep, roles.group, roles.inner) if roles.nested else None
             results = evaluate_stream(batches, evaluator, watch, groups_watch=inner)
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
+            elif returning.splits(roles.outer):
+                raise split_group(roles, cast(Keys, returning.keys)) from None
             elif reading.rereadable and (order == "auto" or returning.names != roles.group):
                 order = "scattered"
             else:
@@ -162,7 +165,8 @@ def _evaluate(
 
 def _order_error(returning: ReturningKey, roles: Roles, order: str) -> OrderError:
     names = returning.names
-    key = key_text(returning.keys, names, 0) if returning.keys is not None else "?"
+    columns = dict(zip(roles.keys, returning.keys or (), strict=False))
+    key = key_text(tuple(columns[name] for name in names), names, 0) if columns else "?"
     unit = "group" if names == roles.group else "cluster"
     promise = f", but order={order!r} promises contiguous groups"
     return OrderError(

@@ -631,7 +631,11 @@ class KeyRun:
 
 
 def key_run(
-    keys: Keys, starts: np.ndarray, keep: bool, known: tuple[bool, bool] | None = None
+    keys: Keys,
+    starts: np.ndarray,
+    keep: bool,
+    known: tuple[bool, bool] | None = None,
+    inner: Sequence[int] | None = None,
 ) -> KeyRun:
     """Describe the keys of consecutive groups; see `KeyRun`.
 
@@ -644,10 +648,13 @@ def key_run(
         Store sorted keys too.
     known : tuple of bool, optional
         Their `directions`, if known.
+    inner : sequence of int, optional
+        The columns that must not return, of those stored; by default all of them.
     """
+    watched = keys if inner is None else tuple(keys[at] for at in inner)
     # No slices: they would keep all rows of their batch in memory.
-    first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
-    ascending, descending = known or directions(keys, starts)
+    first, last = keys_at(watched, starts[:1]), keys_at(watched, starts[-1:])
+    ascending, descending = known or directions(watched, starts)
     all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
     return KeyRun(first, last, ascending, descending, all_keys, len(starts))
 
@@ -705,9 +712,9 @@ class ReturningKey(Exception):
 
     Parameters
     ----------
-    keys : tuple of pyarrow.Array of length 1, or None
-        The key; None where a return is possible but not checked, because earlier keys were not
-        stored.
+    keys : tuple of pyarrow.Array of length 2, or None
+        All columns stored, where the key was and where it returns; None where a return is possible
+        but not checked, because earlier keys were not stored.
     names : sequence of str
         The key columns.
     """
@@ -715,6 +722,11 @@ class ReturningKey(Exception):
     def __init__(self, keys: Keys | None, names: Sequence[str]) -> None:
         super().__init__("a key returned")
         self.keys, self.names = keys, tuple(names)
+
+    def splits(self, outer: int) -> bool:
+        """Return whether the key returns in another cluster, whose columns are stored first."""
+        keys = (self.keys or ())[:outer]
+        return not same_key(keys, 0, keys, 1)
 
 
 class KeyWatch:
@@ -729,10 +741,14 @@ class KeyWatch:
         Store sorted keys too, because the input cannot be read a second time.
     names : sequence of str
         The key columns.
+    inner : sequence of int, optional
+        As for `key_run`.
     """
 
-    def __init__(self, keep: bool, names: Sequence[str]) -> None:
-        self.keep, self._names = keep, names
+    def __init__(
+        self, keep: bool, names: Sequence[str], inner: Sequence[int] | None = None
+    ) -> None:
+        self.keep, self._names, self.inner = keep, names, inner
         self._ascending = self._descending = True
         self._last: Keys | None = None
         self._keys: list[Keys] = []
@@ -781,7 +797,8 @@ class KeyWatch:
     def _compare(self) -> None:
         keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._keys, strict=True))
         self._keys = [keys]
-        codes, firsts = encode_keys(keys)
+        codes, firsts = encode_keys([keys[at] for at in self.inner or range(len(keys))])
         if len(firsts) < len(codes):
             repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
-            raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys), self._names)
+            both = np.array([firsts[codes[repeat]], repeat])
+            raise ReturningKey(keys_at(keys, both), self._names)
