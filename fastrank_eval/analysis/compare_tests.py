@@ -407,7 +407,7 @@ def pooled_error(
     """
     error = pools.difference_error(model, measure, choose_map(threads, rows))
     if not error.clusters:
-        return NO_ERROR
+        return ErrorOfDifference(warning=error.warning)
     by_shares = by_rows if math.isnan(error.by_shares) else error.by_shares
     # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would
     # be false positives.

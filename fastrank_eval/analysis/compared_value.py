@@ -82,7 +82,7 @@ class ComparedValue(NamedRecord):
         * ``"one_group"``: a value rests on fewer than two groups, so there is no error and no test;
         * ``"no_variance"``: all groups have the same difference, up to rounding. `se` would be 0,
           so there is no `se`, no interval and no test that needs one;
-        * ``"pooled"``, ``"not_paired"``: why there is no standard error;
+        * ``"pooled"``, ``"merged"``, ``"not_paired"``: why there is no standard error;
         * ``"undefined"``: a value is undefined;
         * ``"no_difference"``: the models are equal in every group, up to rounding. `delta` and `se`
           are 0, the interval is [0, 0] and the p-value of every test is 1.
@@ -158,6 +158,7 @@ _POWER = "(80% power)"
 #: Why a difference is not tested, by warning.
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
+    "merged": "; merged states have bins without groups, so there is no standard error",
     "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
     "one_group": "; one group has no standard error",
     "no_variance": "; groups do not vary, so there is no standard error",

@@ -278,7 +278,7 @@ class MeasureValue(NamedRecord):
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough. Why there is no
         standard error: ``"one_group"`` (fewer than two groups have a share of the denominator),
         ``"no_variance"`` (no group differs from the others, up to rounding), ``"pooled"``,
-        ``"no_groups"``, ``"classes"``.
+        ``"merged"`` (bins of merged states have no groups), ``"no_groups"``, ``"classes"``.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
     name : str
@@ -521,7 +521,7 @@ def _pooled_error(
     if math.isnan(pooled.value):
         return Uncertainty()
     if not pooled.clusters:
-        return Uncertainty(warning="pooled")
+        return Uncertainty(warning=pooled.warning)
     by_shares = pooled.by_shares
     if math.isnan(by_shares):
         by_shares = sums.effective_groups(slice_index)

@@ -54,7 +54,7 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.slicing.encode import value_texts
 from fastrank_eval.slicing.slicer import Slices
 from fastrank_eval.stats.binned_scores import CellScores
-from fastrank_eval.stats.clustered_scores import ClusteredScores
+from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
@@ -411,6 +411,9 @@ class PooledStates:
         arrays: StateArrays = {}
         scores = plan.roles.scores
         for key, measure in plan.pooled_states.items():
+            for model in plan.candidates:
+                if isinstance(self.models[model][key], ClusteredBins):
+                    self.difference_error(model, measure, map)  # to be written with the bins
             states = {
                 score: renumber(of[key], measure, numbers)
                 for score, of in zip(scores, self.models, strict=True)

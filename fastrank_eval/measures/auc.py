@@ -23,7 +23,7 @@ from fastrank_eval.measures.pooled import (
 )
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.binned_scores import BinnedScores
-from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_difference
+from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
 from fastrank_eval.stats.score_runs import ScoreTable
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
         out[g] = min(max(won / (positive * negative), 0.0), 1.0)
 
 
+#: Why bins of merged states have no error: their rows' groups are not known.
+MERGED = "merged"
 #: Names of details: the standard errors, the number of clusters and the error bound.
 SE_OF_ROWS, SE_OF_CLUSTERS = "se of independent rows", "se of groups as clusters"
 CLUSTERS, BOUND = "clusters", "error at most"
@@ -216,7 +218,8 @@ class PooledAUC(OrderedMeasure):
             "se",
             None,
             "standard error in the details: 'delong' assumes independent rows; 'clustered' adds "
-            "the error with groups as clusters, and keeps every row; or None",
+            "the error with groups as clusters, and keeps every row (with bins, only during the "
+            "run); or None",
             one_of(None, "delong", "clustered"),
         ),
         Param(
@@ -238,26 +241,25 @@ class PooledAUC(OrderedMeasure):
         return self.needs_groups
 
     def check(self) -> None:
-        options = [
-            name for name in ("max_fpr", "se", "bins") if self.option_values[name] is not None
-        ]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
             raise MeasureError("AUC: se needs the whole area; leave out max_fpr or se.")
-        if self.bins is not None and len(options) > 1:
-            raise MeasureError(
-                f"AUC: bins cannot be combined with {options[0]}; leave one of them out."
-            )
+        of_scores = {"max_fpr": self.max_fpr is not None, "se='delong'": self.se == "delong"}
+        if self.bins is not None and any(of_scores.values()):
+            name = next(name for name, given in of_scores.items() if given)
+            raise MeasureError(f"AUC: bins cannot be combined with {name}; leave one of them out.")
 
     def state_key(self) -> Hashable:
         if self.bins is not None:
-            return "binned scores", float(self.rel), self.bins
+            kind = "clustered bins" if self.se == "clustered" else "binned scores"
+            return kind, float(self.rel), self.bins
         if self.se == "clustered":
             return "clustered scores", float(self.rel)
         return super().state_key()
 
     def new_state(self, weighted: bool, threads: int) -> PooledState:
         if self.bins is not None:
-            return BinnedScores(self.bins, weighted)
+            kind = ClusteredBins if self.se == "clustered" else BinnedScores
+            return kind(self.bins, weighted)
         if self.se == "clustered":
             return ClusteredScores(weighted, threads)
         return super().new_state(weighted, threads)
@@ -270,27 +272,35 @@ class PooledAUC(OrderedMeasure):
         else:
             super().add_rows(state, scored)
 
-    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+    def _area(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        """Compute the area, with what is known beside it."""
         if self.bins is not None:
             area, bound = state.auc()
             details = {BOUND: bound, "bins": state.bin_count}
-            return (
-                undefined(state.missing) if math.isnan(area) else PooledValue(area, None, details)
-            )
-        scores = state.scores if self.se == "clustered" else state
-        if self.se is not None:
-            # Before the area, which is then computed from the steps.
-            scores.steps(map_jobs)
-        area = scores.auc(self.max_fpr, map_jobs)
-        if math.isnan(area):
-            return undefined(scores.missing(map_jobs))
-        details = {}
-        if self.se is not None:
+            missing = state.missing
+        else:
+            scores = state.scores if self.se == "clustered" else state
+            if self.se is not None:
+                # Before the area, which is then computed from the steps.
+                scores.steps(map_jobs)
+            area, details = scores.auc(self.max_fpr, map_jobs), {}
+            missing = scores.missing(map_jobs) if math.isnan(area) else ""
+        return undefined(missing) if math.isnan(area) else PooledValue(area, None, details)
+
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        result = self._area(state, map_jobs)
+        if self.se is None or result.reason:
+            return result
+        area, details = result.value, {**result.details}
+        if self.bins is None:
+            scores = state.scores if self.se == "clustered" else state
             error = _root(row_variance(scores, area, map_jobs))
             details[SE_OF_ROWS] = error if error > 0 else math.nan
         if self.se != "clustered":
             return PooledValue(area, None, details)
         found = state.variance(area, map_jobs)
+        if not found.clusters:
+            return PooledValue(area, None, details, warning=MERGED)
         error = _root(found.variance)
         details |= {SE_OF_CLUSTERS: error if error > 0 else math.nan, CLUSTERS: found.clusters}
         clusters = found.behind, found.effective, found.by_shares
@@ -299,13 +309,12 @@ class PooledAUC(OrderedMeasure):
     def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         if self.se != "clustered":
             return super().difference_error(base, other, map_jobs)
-        areas = []
-        for state in (base, other):
-            state.scores.steps(map_jobs)
-            areas.append(state.scores.auc(None, map_jobs))
-        if not all(map(math.isfinite, areas)):
+        first, second = (self._area(state, map_jobs).value for state in (base, other))
+        if not math.isfinite(first) or not math.isfinite(second):
             return ErrorOfDifference()
-        found = variance_of_difference(base, other, (areas[0], areas[1]), map_jobs)
+        found = other.variance_of_difference(base, (first, second), map_jobs)
+        if not found.clusters and self.bins is not None:
+            return ErrorOfDifference(warning=MERGED)
         return ErrorOfDifference(
             _root(found.variance), found.behind, found.effective, rounding=found.rounding
         )

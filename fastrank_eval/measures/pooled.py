@@ -53,6 +53,8 @@ class PooledValue:
         of groups behind `se`; NaN if unknown.
     by_shares : float
         ``(sum of w^2)^2 / sum of w^4`` of the shares w of groups; NaN if they are those of rows.
+    warning : str
+        Why there is no standard error, if `clusters` is 0.
     """
 
     value: float
@@ -62,6 +64,7 @@ class PooledValue:
     clusters: int = 0
     effective_groups: float = math.nan
     by_shares: float = math.nan
+    warning: str = "pooled"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class ErrorOfDifference:
         As in `PooledValue`; the smaller of both models.
     rounding : float
         What rounding adds to the influences of groups; see `zero_if_rounding`.
+    warning : str
+        Why `se` is unknown, if `clusters` is 0.
     """
 
     se: float = math.nan
@@ -85,6 +90,7 @@ class ErrorOfDifference:
     effective_groups: float = math.nan
     by_shares: float = math.nan
     rounding: float = 0.0
+    warning: str = "pooled"
 
 
 #: The scores of all rows, without and with weights.

@@ -287,6 +287,7 @@ def _warnings(
         "one_group": "one group has no standard error",
         "no_variance": "groups do not vary, so there is no standard error",
         "no_groups": "no standard error without groups",
+        "merged": "merged states have bins without groups, so there is no standard error",
     }
     for warning, reason in reasons.items():
         own = [v for v in values if v.warning == warning]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
+from typing import Self
 
 import numpy as np
 
@@ -28,7 +30,7 @@ class ScoredRows:
     Parameters
     ----------
     codes : ndarray of unsigned integers, shape (rows,)
-        Codes of the scores.
+        Codes of the scores, or keys of their bins.
     positive : ndarray of int64
         Indices of the positive rows, ascending.
     starts : ndarray of int64, shape (groups + 1,)
@@ -36,6 +38,8 @@ class ScoredRows:
     weight : ndarray of float64, shape (rows,), or None
     token : object
         A mark of the chunk: the same object for every model.
+    level : int
+        Of the keys of bins; see `Bins`.
     """
 
     codes: np.ndarray
@@ -43,24 +47,43 @@ class ScoredRows:
     starts: np.ndarray
     weight: np.ndarray | None
     token: object = None
+    level: int = 0
 
 
 class Placements:
-    """Placement values by score, doubled so that ties are integers.
+    """Placement values by score or bin, doubled so that ties are integers.
 
     The placement value of a positive counts the others below it, that of an other the positives
     above it.
+
+    Parameters
+    ----------
+    codes : ndarray of unsigned integers
+        Of scores of positives, or keys of bins; ascending.
+    number, tied : ndarray
+        Positives and others at each; rows, or their weights times `scale`.
+    between : ndarray, shape (codes + 1,)
+        Others below the first, between two, and above the last.
+    scale : float
+    bits : int
+        Bits that codes of rows may have.
+    level : int
+        Of the keys of bins; see `Bins`.
     """
 
-    def __init__(self, steps: RocSteps) -> None:
-        codes = sortable_codes(steps.score[::-1])
-        number, tied, between = (
-            np.ascontiguousarray(part[::-1])
-            for part in (steps.positives, steps.others, steps.negatives_between)
-        )
-        self.scale = steps.scale
+    def __init__(
+        self,
+        codes: np.ndarray,
+        number: np.ndarray,
+        tied: np.ndarray,
+        between: np.ndarray,
+        scale: float,
+        bits: int,
+        level: int = 0,
+    ) -> None:
+        self.scale, self._level = scale, level
         lower = np.cumsum(between)[:-1] + np.cumsum(tied) - tied
-        above = np.append(np.cumsum(steps.positives)[::-1], 0)
+        above = np.append(np.cumsum(number[::-1])[::-1], 0)
         self.codes = frozen(codes)
         #: Values of positives at each score; of others between scores; of others at a score.
         self.positive_values = frozen(2 * lower + tied)
@@ -69,12 +92,22 @@ class Placements:
         self.positives = float(number.sum())
         self.others = float(between.sum() + tied.sum())
         # The table is made before the first look-up, so it is short for few positives.
-        upper = min(len(codes).bit_length() + _FURTHER_BITS, _UPPER_BITS)
-        self._shift = 8 * codes.itemsize - upper
+        upper = min(len(codes).bit_length() + _FURTHER_BITS, _UPPER_BITS, bits)
+        self._shift = bits - upper
         edges = np.arange((1 << upper) + 1, dtype=np.uint64) << np.uint64(self._shift)
         # The last edge may exceed the type of the codes.
         first = np.searchsorted(codes, edges[:-1].astype(codes.dtype))
         self._first = frozen(np.append(first, len(codes)).astype(np.int64))
+
+    @classmethod
+    def of(cls, steps: RocSteps) -> Self:
+        """Compute the placement values of scores."""
+        codes = sortable_codes(steps.score[::-1])
+        number, tied, between = (
+            np.ascontiguousarray(part[::-1])
+            for part in (steps.positives, steps.others, steps.negatives_between)
+        )
+        return cls(codes, number, tied, between, steps.scale, 8 * codes.itemsize)
 
     def deviations(
         self, rows: ScoredRows, area: float
@@ -90,8 +123,11 @@ class Placements:
             over the group are rounded at each step, so weights of many rows are made larger here.
         """
         placement = np.empty(len(rows.codes), self.positive_values.dtype)
+        codes = rows.codes
+        if rows.level < self._level:
+            codes = codes >> codes.dtype.type(self._level - rows.level)
         _placement_values(
-            rows.codes,
+            frozen(codes.astype(self.codes.dtype, copy=False)),
             rows.positive,
             self.codes,
             self._first,
@@ -247,6 +283,19 @@ class ClusterSums:
     roundings: tuple[float, float]
     effective_groups: float
     by_shares: float = math.nan
+
+    def numbers(self) -> np.ndarray:
+        """Return all fields in order. float64, shape (13,)."""
+        return np.hstack([getattr(self, each.name) for each in fields(self)])
+
+    @classmethod
+    def of_numbers(cls, numbers: np.ndarray) -> Self:
+        """Read what `numbers` returned."""
+        a, b, c, influences, d, e, *counts, f, g, effective, by_shares = numbers.tolist()
+        first, second, most = map(int, counts)
+        return cls(
+            (a, b, c), influences, (d, e), (first, second, most), (f, g), effective, by_shares
+        )
 
     @property
     def clusters(self) -> int:

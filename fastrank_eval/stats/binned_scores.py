@@ -38,7 +38,7 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.stats.exact import ExactSums
+from fastrank_eval.stats.exact import UNIT, ExactSums
 from fastrank_eval.stats.score_runs import (
     NO_VALUES,
     Codes,
@@ -378,16 +378,21 @@ class BinnedScores:
         #: The reason why `auc` returned NaN.
         self.missing = "single_class"
 
-    def add(
-        self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None = None
-    ) -> None:
-        """Add rows, as `PooledScores.add`; weights are float64 of shape (rows,)."""
+    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None = None) -> int:
+        """Add rows, as `PooledScores.add`; weights are float64 of shape (rows,).
+
+        Returns
+        -------
+        int
+            A level; that of all rows is no less.
+        """
         try:
             part = self._parts.pop()
         except IndexError:
             part = _ThreadBins(self._bins, self._weighted)
-        part.add(score, positive, weight)
+        level = part.add(score, positive, weight)
         self._parts.append(part)
+        return level
 
     def merge(self, other: BinnedScores) -> None:
         """Add another state of as many bins; the order of merging does not matter."""
@@ -463,7 +468,7 @@ class BinnedScores:
         return area, tied / (2 * pairs) + 2.0**-52 if tied else 0.0
 
     def _weighted_area(self, weights: ExactSums, shared: np.ndarray) -> tuple[float, float]:
-        positives, others = _scaled_weights(weights)
+        (positives, others), _ = scaled_weights(weights)
         area = area_under(others[::-1], positives[::-1], None)
         if math.isnan(area):
             self.missing = "single_class" if positives.any() or others.any() else "zero_weight"
@@ -488,22 +493,33 @@ def align_bins(reference: Bins, other: Bins) -> np.ndarray:
     """
     parts = []
     for index, bins in enumerate((reference, other)):
-        rows = _scaled_weights(bins.counts) if isinstance(bins.counts, ExactSums) else bins.counts
+        rows = scaled_weights(bins.counts)[0] if isinstance(bins.counts, ExactSums) else bins.counts
         counts = np.zeros_like(rows)
         counts[index] = rows.sum(axis=0)
         parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
     return np.asarray(merge_bins(parts, 1 << 63).counts)
 
 
-def _scaled_weights(weights: ExactSums) -> np.ndarray:
-    """Round sums of weights to doubles, in a unit near the largest."""
+def scaled_weights(weights: ExactSums) -> tuple[np.ndarray, float]:
+    """Round sums of weights to doubles, in a unit near the largest.
+
+    Returns
+    -------
+    weights : ndarray of float64, shape (2, bins)
+    scale : float
+        The power of two by which they are multiplied.
+    """
     weights.carry()
     used = np.flatnonzero(weights.digits.any(axis=(0, 1)))
     if not len(used):
-        return np.zeros(weights.digits.shape[:2])
+        return np.zeros(weights.digits.shape[:2]), 1.0
     # Without digits that are always 0, the order of additions is that of any other order of rows.
     digits = weights.digits[:, :, used[0] : used[-1] + 1].astype(np.float64)
-    return np.sum(np.ldexp(digits, 32 * np.arange(1 - digits.shape[2], 1)), axis=2)
+    unit = 32 * (weights.lowest + int(used[-1])) - 2 * UNIT
+    # The scale is a double, also where all weights are below any normal one.
+    scale = min(-unit, 1000)
+    shifts = 32 * np.arange(1 - digits.shape[2], 1) + unit + scale
+    return np.sum(np.ldexp(digits, shifts), axis=2), 2.0**scale
 
 
 class _ThreadBins:
@@ -517,7 +533,7 @@ class _ThreadBins:
         self._weights: list[np.ndarray] = []
         self._rows = 0
 
-    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None) -> None:
+    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None) -> int:
         mask = np.zeros(len(score), np.bool_)
         mask[positive] = True
         self._pending.append((sortable_codes(score), mask))
@@ -526,6 +542,7 @@ class _ThreadBins:
         self._rows += len(score)
         if self._rows >= _BATCH_ROWS:
             self.all()
+        return self._bins.level
 
     def all(self) -> Bins:
         """Count the pending rows and return the bins of all rows."""

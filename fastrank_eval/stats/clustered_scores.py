@@ -1,4 +1,4 @@
-"""Store the scores of groups; write them in an order of their own."""
+"""Store scores or bins of groups; write scores in an order of their own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import ClusterSums, Placements, ScoredRows
+from fastrank_eval.stats.binned_scores import BinnedScores, keys_of, scaled_weights
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import GROUP_ROUNDINGS, ULP_HALF, effective_groups
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_runs import (
@@ -34,9 +36,82 @@ from fastrank_eval.stats.weighted_scores import WeightedScores
 
 #: Deviations of positives and of others, influences, and the shares of the rows of each class.
 _Deviations = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+#: Of rows whose groups are not known.
+_UNKNOWN = ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), math.nan)
+#: Names of the finished sums of a state.
+_VARIANCE, _DIFFERENCE = "variance", "difference"
 
 
-class ClusteredScores:
+class ClusteredRows:
+    """Rows of groups; their placement values are known at the end."""
+
+    def __init__(self) -> None:
+        self._chunks: list[ScoredRows] = []
+
+    def placements(self, map_jobs: JobMap) -> Placements:
+        """Compute the placement values of all rows."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def variance(self, area: float, map_jobs: JobMap = map) -> ClusterSums:
+        """Sum what the variance of the AUC needs, with groups as clusters.
+
+        Parameters
+        ----------
+        area : float
+            The AUC.
+        map_jobs : callable
+            Maps a function over jobs, in threads.
+        """
+        placements = self.placements(map_jobs)
+        positives, others = placements.positives, placements.others
+
+        def deviations(chunk: ScoredRows) -> _Deviations:
+            first, second, masses = placements.deviations(chunk, area)
+            influence = first / positives + second / others
+            return first, second, influence, _shares(masses, placements)
+
+        return _add_deviations(self._chunks, deviations, (positives, others), map_jobs)
+
+    def variance_of_difference(
+        self, base: Self, areas: tuple[float, float], map_jobs: JobMap = map
+    ) -> ClusterSums:
+        """Sum what the variance of the difference of two models' AUC needs.
+
+        Parameters
+        ----------
+        base : ClusteredRows
+            The state of the baseline, with the same chunks.
+        areas : tuple of float
+            The AUC of the baseline and of this model.
+        map_jobs : callable
+            Maps a function over jobs, in threads.
+
+        Returns
+        -------
+        ClusterSums
+            Clusters have rows of either model; none if the chunks differ.
+        """
+        by_token = {chunk.token: chunk for chunk in self._chunks if chunk.token is not None}
+        if not all(chunk.token in by_token for chunk in base._chunks):
+            # Both are from files that do not match the groups of the two models.
+            return _UNKNOWN
+        placements = [state.placements(map_jobs) for state in (base, self)]
+
+        def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
+            base_sums, other_sums = (
+                each.deviations(chunk, area)
+                for each, chunk, area in zip(placements, pair, areas, strict=True)
+            )
+            first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
+            second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
+            shares = _shares(base_sums[2], placements[0]) + _shares(other_sums[2], placements[1])
+            return first, second, first + second, shares
+
+        pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
+        return _add_deviations(pairs, deviations, (1.0, 1.0), map_jobs)
+
+
+class ClusteredScores(ClusteredRows):
     """Scores of all rows and their groups; threads may add at the same time.
 
     Parameters
@@ -48,8 +123,8 @@ class ClusteredScores:
     """
 
     def __init__(self, weighted: bool, threads: int = 1) -> None:
+        super().__init__()
         self.scores = WeightedScores() if weighted else PooledScores(threads)
-        self._chunks: list[ScoredRows] = []
 
     def add(
         self,
@@ -153,67 +228,114 @@ class ClusteredScores:
                 state.scores.add(scores_of(chunk.codes), chunk.positive, chunk.weight)  # type: ignore[arg-type]
         return states
 
-    def variance(self, area: float, map_jobs: JobMap = map) -> ClusterSums:
-        """Sum what the variance of the AUC needs, with groups as clusters.
-
-        Parameters
-        ----------
-        area : float
-            The AUC.
-        map_jobs : callable
-            Maps a function over jobs, in threads.
-        """
-        placements = Placements(self.scores.steps(map_jobs))
-        positives, others = placements.positives, placements.others
-
-        def deviations(chunk: ScoredRows) -> _Deviations:
-            first, second, masses = placements.deviations(chunk, area)
-            influence = first / positives + second / others
-            return first, second, influence, _shares(masses, placements)
-
-        return _add_deviations(self._chunks, deviations, (positives, others), map_jobs)
+    def placements(self, map_jobs: JobMap) -> Placements:
+        """Compute the placement values of all rows."""
+        return Placements.of(self.scores.steps(map_jobs))
 
 
-def variance_of_difference(
-    base: ClusteredScores,
-    other: ClusteredScores,
-    areas: tuple[float, float],
-    map_jobs: JobMap = map,
-) -> ClusterSums:
-    """Sum what the variance of the difference of two models' AUC needs.
+class ClusteredBins(BinnedScores, ClusteredRows):
+    """Scores in bins and, during a run, the bins of the rows of each group.
+
+    A file has the bins alone, and the finished sums of a variance: they do not merge.
 
     Parameters
     ----------
-    base, other : ClusteredScores
-        The states of both models, with the same chunks.
-    areas : tuple of float
-        Their AUC.
-    map_jobs : callable
-        Maps a function over jobs, in threads.
-
-    Returns
-    -------
-    ClusterSums
-        Clusters have rows of either model; none if the chunks differ.
+    bins, weighted
+        As in `BinnedScores`.
     """
-    by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
-    if not all(chunk.token in by_token for chunk in base._chunks):
-        # Both are from files that do not match the groups of the two models.
-        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), math.nan)
-    placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
 
-    def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
-        base_sums, other_sums = (
-            each.deviations(chunk, area)
-            for each, chunk, area in zip(placements, pair, areas, strict=True)
+    def __init__(self, bins: int, weighted: bool = False) -> None:
+        super().__init__(bins, weighted)
+        ClusteredRows.__init__(self)
+        self._has_groups = True  # of all its rows
+        # Those of the variance, and of that of the difference from the baseline, once known.
+        self._finished: dict[str, ClusterSums] = {}
+
+    def add(  # type: ignore[override]
+        self,
+        score: np.ndarray,
+        positive: np.ndarray,
+        weight: np.ndarray | None,
+        starts: np.ndarray,
+        token: object = None,
+    ) -> None:
+        """Add whole groups, as `ClusteredScores.add`."""
+        level = super().add(score, positive, weight)
+        keys = keys_of(sortable_codes(score), ascending=False)
+        keys >>= np.uint64(level)
+        chunk = ScoredRows(
+            frozen(narrow(keys)),
+            frozen(positive.copy()),
+            frozen(starts.copy()),
+            None if weight is None else frozen(weight.copy()),
+            token,
+            level,
         )
-        first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
-        second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
-        shares = _shares(base_sums[2], placements[0]) + _shares(other_sums[2], placements[1])
-        return first, second, first + second, shares
+        self._chunks.append(chunk)
+        self._finished = {}
 
-    pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
-    return _add_deviations(pairs, deviations, (1.0, 1.0), map_jobs)
+    def merge(self, other: ClusteredBins) -> None:  # type: ignore[override]
+        """Add another state; what was read from a file loses its finished sums."""
+        if not len(other.merged_bins().keys):
+            return
+        if len(self.merged_bins().keys):
+            self._finished, self._has_groups = {}, self._has_groups and other._has_groups
+        else:
+            self._finished, self._has_groups = other._finished, other._has_groups
+        super().merge(other)
+        self._chunks += other._chunks
+
+    def to_arrays(self) -> Arrays:
+        """Write the bins of all rows, and finished sums where they are known.
+
+        Returns
+        -------
+        dict of ndarray
+            As `BinnedScores.to_arrays`; ``variance`` and ``difference``: `ClusterSums` as numbers.
+        """
+        area, _ = self.auc()
+        if not math.isnan(area):
+            self.variance(area)
+        known = {name: sums for name, sums in self._finished.items() if sums.clusters}
+        return {**super().to_arrays(), **{name: sums.numbers() for name, sums in known.items()}}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        state = super().from_arrays(arrays)
+        state._has_groups = False
+        names = [name for name in (_VARIANCE, _DIFFERENCE) if name in arrays]
+        state._finished = {name: ClusterSums.of_numbers(arrays[name]) for name in names}
+        return state
+
+    def placements(self, map_jobs: JobMap) -> Placements:
+        """Compute the placement values of all bins."""
+        bins = self.merged_bins()
+        counts, scale = bins.counts, 1.0
+        if isinstance(counts, ExactSums):
+            counts, scale = scaled_weights(counts)
+        positives, others = counts
+        between = np.zeros(len(bins.keys) + 1, counts.dtype)
+        bits = int(bins.keys[-1]).bit_length()
+        keys = bins.keys.astype(np.uint32 if bits <= 32 else np.uint64)
+        return Placements(keys, positives, others, between, scale, bits, bins.level)
+
+    def variance(self, area: float, map_jobs: JobMap = map) -> ClusterSums:
+        """Sum what `ClusteredScores.variance` does; no clusters where unknown."""
+        if _VARIANCE not in self._finished:
+            found = super().variance(area, map_jobs) if self._has_groups else _UNKNOWN
+            self._finished[_VARIANCE] = found
+        return self._finished[_VARIANCE]
+
+    def variance_of_difference(
+        self, base: Self, areas: tuple[float, float], map_jobs: JobMap = map
+    ) -> ClusterSums:
+        """Sum what is needed for a difference; no clusters where unknown."""
+        if _DIFFERENCE not in self._finished:
+            known = self._has_groups and base._has_groups
+            found = super().variance_of_difference(base, areas, map_jobs) if known else _UNKNOWN
+            self._finished[_DIFFERENCE] = found
+        return self._finished[_DIFFERENCE]
 
 
 def _shares(masses: np.ndarray, placements: Placements) -> np.ndarray:

@@ -145,6 +145,6 @@ def test_too_few_rows_or_clusters__have_no_standard_error(weighted):
 
 
 def test_standard_error__of_a_part_of_the_area_or_of_bins_is_refused():
-    for options in ("se='delong', max_fpr=0.2", "se='clustered', bins=64", "max_fpr=0.2, bins=64"):
+    for options in ("se='delong', max_fpr=0.2", "se='delong', bins=64", "max_fpr=0.2, bins=64"):
         with pytest.raises(MeasureError, match=r"leave (one of them )?out"):
             measure(f"AUC({options})")

@@ -428,6 +428,7 @@ def warning(name: str | None) -> str:
     """
     names = {
         "pooled": "no interval",
+        "merged": "merged, no interval",
         "few_groups": "few effective groups",
         "one_group": "one group, no interval",
         "no_variance": "groups do not vary, no interval",
