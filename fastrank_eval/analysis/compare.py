@@ -100,10 +100,12 @@ def compare(
         number of threads.
     **options
         Any other argument of `evaluate`: `group`, which is required, `score` with two columns or
-        more ... `confidence` is the level of intervals; a difference is shown where the adjusted
-        p-value is at most ``1 - confidence``. ``keep=""`` keeps no values of groups
-        for `Comparison.largest_changes` and `Comparison.per_group`; that bounds memory for any
-        number of groups, unless AUC with a clustered error is a measure.
+        more ... With `cluster` every test takes clusters in place of groups: the difference of one
+        is the weighted mean over its groups that both models use; it is swapped, or drawn, whole.
+        `wins`, `ties` and `losses` count groups. `confidence` is the level of intervals; a
+        difference is shown where the adjusted p-value is at most ``1 - confidence``. ``keep=""``
+        keeps no values of groups for `Comparison.largest_changes` and `Comparison.per_group`; that
+        bounds memory for any number of groups, unless AUC with a clustered error is a measure.
 
     Returns
     -------

@@ -31,6 +31,7 @@ from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import GroupRecords, MeasureValue
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import PooledStates
+from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.keys import KeyEncoder, encode_keys
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
@@ -63,6 +64,7 @@ from fastrank_eval.stats.means import (
     GroupPairs,
     MeanState,
     PairedState,
+    cluster_differences,
     error_of_difference,
     error_of_sums,
     rounding_of_difference,
@@ -177,7 +179,7 @@ def join_groups(
     Raises
     ------
     ArgumentError
-        If keys have different types.
+        If keys have different types, or a group lies in two clusters.
     """
     base_keys, other_keys = (
         [decode_array(key) for key in records.keys] for records in (base, other)
@@ -222,7 +224,10 @@ def join_groups(
         tuple(common),
         values,
         weights,
+        base.outer,
+        base.inner,
     )
+    _refuse_split_groups(groups)
     rows_differ = base.rows[both] != other.rows[match[both]]
     return groups, {
         "both": int(np.count_nonzero(both)),
@@ -230,6 +235,26 @@ def join_groups(
         "only_candidate": len(new_rows),
         "rows_differ": int(np.count_nonzero(rows_differ)),
     }
+
+
+def _refuse_split_groups(groups: GroupRecords) -> None:
+    """Raise if a group lies in one cluster in one result, and in another."""
+    if not groups.outer:
+        return
+    columns = [decode_array(groups.keys[at]) for at in groups.inner]
+    codes, firsts = encode_keys(columns)
+    if len(firsts) < len(codes):
+        second = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
+        key = key_text(tuple(columns), [groups.names[at] for at in groups.inner], second)
+        first, other = (
+            key_text(groups.keys[: groups.outer], groups.names[: groups.outer], row)
+            for row in (int(firsts[codes[second]]), second)
+        )
+        raise ArgumentError(
+            f"groups cannot be joined by their keys: the group {key} is in the cluster {first} in "
+            f"one result and in {other} in the other; evaluate both with the same clusters, or "
+            "name the columns of the cluster in group too if these are two groups."
+        )
 
 
 def _take_or(values: np.ndarray, rows: np.ndarray, default: float) -> np.ndarray:
@@ -296,6 +321,8 @@ class ErrorOfDifference:
         The groups behind the standard error.
     pairs : GroupPairs or None
         Comparison of the groups; None if they have no values.
+    clusters : GroupPairs or None
+        The same of nested clusters, by the weighted means of their groups.
     warning : str or None
         Why there is no standard error, if the measure is the reason.
     rela_impr_se : float
@@ -307,6 +334,7 @@ class ErrorOfDifference:
     se: float = math.nan
     behind: ErrorGroups = _NO_GROUPS
     pairs: GroupPairs | None = None
+    clusters: GroupPairs | None = None
     warning: str | None = None
     rela_impr_se: float = math.nan
     rounding: float = 0.0
@@ -345,20 +373,21 @@ def group_error(
     base_moments = base.moments(m, weighted, slice_index, is_sum=is_sum)
     other_moments = other.moments(m, weighted, slice_index, is_sum=is_sum)
     cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
-    clusters = paired.clusters(m, slice_index).groups
+    clusters = paired.clusters(m, slice_index)
+    units = (clusters or pairs).groups
     # A value that rests on one group has no influences.
     fewest = min(base_moments.groups, other_moments.groups)
-    groups = clusters if fewest > 1 else fewest
+    groups = units if fewest > 1 else fewest
     if is_sum:
-        se = error_of_sums(base_moments, other_moments, cross, clusters)
+        se = error_of_sums(base_moments, other_moments, cross, units)
         rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
-        se = zero_if_rounding(se, rounding, clusters)
-        return ErrorOfDifference(se, ErrorGroups(groups), pairs, rounding=rounding)
+        se = zero_if_rounding(se, rounding, units)
+        return ErrorOfDifference(se, ErrorGroups(groups), pairs, clusters, rounding=rounding)
 
     def error_by(slopes: tuple[float, float]) -> tuple[float, float]:
-        se = error_of_difference(base_moments, other_moments, cross, clusters, slopes)
+        se = error_of_difference(base_moments, other_moments, cross, units, slopes)
         rounding = rounding_of_difference(base_moments, other_moments, slopes)
-        return zero_if_rounding(se, rounding, clusters), rounding
+        return zero_if_rounding(se, rounding, units), rounding
 
     means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
     is_geometric = measure.aggregate == "geometric mean" and not any(map(math.isnan, means))
@@ -367,25 +396,33 @@ def group_error(
     rela_impr_se = math.nan
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
         rela_impr_se, _ = error_by(slopes_of_rela_impr(means[1], means[0]))
+    behind = behind._replace(groups=groups)
     return ErrorOfDifference(
-        se, behind._replace(groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
+        se, behind, pairs, clusters, rela_impr_se=rela_impr_se, rounding=rounding
     )
 
 
 def records_error(records: GroupRecords, base: int, model: int, m: int) -> ErrorOfDifference:
     """Compute the error of a difference of values of groups, by exact sums."""
-    paired = PairedState(1)
+    measure, clusters = records.measures[m], records.clusters
+    nested = clusters is not None
+    paired = PairedState(1, nested)
     sides = [
         (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
     ]
     states = []
     for values, weights in sides:
-        state, ones = MeanState(1), np.ones(len(values), np.int64)
-        state.add(0, values, weights, ones, ones)
+        state, ones = MeanState(1, nested), np.ones(len(values), np.int64)
+        if clusters is None:
+            state.add(0, values, weights, ones, ones)
+        else:
+            state.count(0, values, ones, ones)
+            is_sum = measure.aggregate == "sum"
+            state.add_nested(0, values, weights, clusters, is_sum=is_sum)
         states.append(state)
     (base_values, base_weights), (model_values, model_weights) = sides
-    paired.add(0, base_values, model_values, base_weights, model_weights)
-    return group_error(records.measures[m], 0, states[0], states[1], paired)
+    paired.add(0, base_values, model_values, base_weights, model_weights, clusters=clusters)
+    return group_error(measure, 0, states[0], states[1], paired)
 
 
 def pooled_error(
@@ -481,13 +518,15 @@ def compare_measure(
     )
     if has_chance(measure):
         row = _with_rela_impr(row, base, candidate, error, choices.confidence)
-    pairs = error.pairs
+    pairs, clusters = error.pairs, error.clusters
     if pairs is None:
         return row
-    varies = pairs.deviation > 2.0**-50 * abs(pairs.mean) and error.se != 0
-    wins, losses = pairs.higher, pairs.lower
-    if not measure.higher_is_better:
-        wins, losses = losses, wins
+    if clusters is not None:
+        wins, losses = _wins_and_losses(clusters, measure)
+        row = replace(row, cluster_wins=wins, cluster_ties=clusters.ties, cluster_losses=losses)
+    units = clusters or pairs
+    varies = units.deviation > 2.0**-50 * abs(units.mean) and error.se != 0
+    wins, losses = _wins_and_losses(pairs, measure)
     return replace(
         row,
         wins=wins,
@@ -495,8 +534,14 @@ def compare_measure(
         losses=losses,
         only_base=pairs.only_base,
         only_candidate=pairs.only_other,
-        effect_size=pairs.mean / pairs.deviation if varies else math.nan,
+        effect_size=units.mean / units.deviation if varies else math.nan,
     )
+
+
+def _wins_and_losses(pairs: GroupPairs, measure: Measure) -> tuple[int, int]:
+    if measure.higher_is_better:
+        return pairs.higher, pairs.lower
+    return pairs.lower, pairs.higher
 
 
 def compare_models(
@@ -680,6 +725,8 @@ def group_tests(
 ) -> dict[int, PairedTest]:
     """Test measures of two models by the values of every group.
 
+    Nested clusters take the place of groups.
+
     Parameters
     ----------
     choices : Choices
@@ -690,17 +737,14 @@ def group_tests(
     deltas : mapping of int to float
         Differences by the index of the measure, as the tests; no measure pools rows.
     """
+    if choices.test in _PAIRED_TESTS:
+        test = _PAIRED_TESTS[choices.test]
+        return {m: test(_differences(records, base, model, m)) for m in deltas}
     pairs = {
         m: _Pair(records.measures[m], delta, *_terms(records, base, model, m))
         for m, delta in deltas.items()
     }
-    if choices.test in _PAIRED_TESTS:
-        test = _PAIRED_TESTS[choices.test]
-        return {
-            m: test(group_differences(*pair.base_terms, *pair.model_terms))
-            for m, pair in pairs.items()
-        }
-    ids = group_ids(records.keys)
+    ids = group_ids(records.unit_keys)
     tests = _randomisation_tests if choices.test == "randomisation" else _bootstrap_tests
     try:
         return tests(choices, pairs, ids)
@@ -735,7 +779,27 @@ class _Pair:
 
 
 def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.stack(records.terms(base, m)), np.stack(records.terms(model, m))
+    """Stack the terms of both models, summed over nested clusters."""
+    sides = [np.stack(records.terms(index, m)) for index in (base, model)]
+    if records.clusters is not None:
+        sides = [np.stack([*map(records.clusters.sum, side)]) for side in sides]
+    return sides[0], sides[1]
+
+
+def _differences(records: GroupRecords, base: int, model: int, m: int) -> np.ndarray:
+    """Subtract values, NaN unless both models use the group.
+
+    Of a nested cluster it is the weighted mean over its groups.
+    """
+    if records.clusters is None:
+        return group_differences(*records.terms(base, m), *records.terms(model, m))
+    sides = [records.summands(index, m) for index in (base, model)]
+    differences = group_differences(*(each for v in sides for each in (v, ~np.isnan(v))))
+    _, weights = records.terms(base, m)
+    means, weights, _ = cluster_differences(
+        sides[0], sides[1], weights, np.nan_to_num(differences), records.clusters
+    )
+    return np.where(weights > 0, means, np.nan)
 
 
 def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:

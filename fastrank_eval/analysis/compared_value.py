@@ -58,8 +58,8 @@ class ComparedValue(NamedRecord):
         Number of p-values that are corrected together: for all rows, one for every measure and
         candidate; for slices, one for every slice of the slicing, measure and candidate.
     groups : int
-        Groups that either model uses; 1 if the value of a model rests on one group. 0 where
-        `warning` says that no error is known.
+        Groups that either model uses (clusters, where these have several groups); 1 if the value of
+        a model rests on one of them. 0 where `warning` says that no error is known.
     degrees : float
         Degrees of freedom of `se`, by Satterthwaite's count of the groups that carry the variance:
         from 1 to ``groups - 1``, for a share of rows such as PPV at most six for each group that
@@ -69,9 +69,13 @@ class ComparedValue(NamedRecord):
         None if groups have no values of the measure.
     only_base, only_candidate : int or None
         Groups that only one of them uses.
+    cluster_wins, cluster_ties, cluster_losses : int or None
+        The same of clusters, by the weighted mean of the differences of their groups: what the sign
+        test counts. None where each group is a cluster; `Comparison.records` leaves them out then.
     effect_size : float
-        Mean over standard deviation of the differences of groups that both models use, each
-        counting once (Cohen's d_z); NaN if they do not vary.
+        Mean over standard deviation of the differences of groups (of clusters, where these have
+        several groups) that both models use, each counting once (Cohen's d_z); NaN if they do not
+        vary.
     mdd : float
         Minimum detectable difference: the least true difference that the test finds with a power of
         80 %, by `se`, at the level that the correction leaves to the first of the comparisons. NaN
@@ -133,6 +137,9 @@ class ComparedValue(NamedRecord):
     losses: int | None = None
     only_base: int | None = None
     only_candidate: int | None = None
+    cluster_wins: int | None = None
+    cluster_ties: int | None = None
+    cluster_losses: int | None = None
     effect_size: float = math.nan
     mdd: float = math.nan
     warning: str | None = None
@@ -150,6 +157,8 @@ DIFFERENCE_SCHEMA = record_schema(
     "statistic p_value p_adjusted comparisons rows groups degrees wins ties losses only_base "
     "only_candidate effect_size mdd warning verdict",
 )
+#: Columns of comparisons with nested clusters.
+CLUSTER_SCHEMA = record_schema(ComparedValue, "cluster_wins cluster_ties cluster_losses")
 
 
 _UNDECIDED = "not significant"
@@ -160,8 +169,8 @@ _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
     "merged": "; merged states have bins without groups, so there is no standard error",
     "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
-    "one_group": "; one group has no standard error",
-    "no_variance": "; groups do not vary, so there is no standard error",
+    "one_group": "; one {unit} has no standard error",
+    "no_variance": "; {unit}s do not vary, so there is no standard error",
 }
 _ROWS_NOT_PAIRED = (
     "; a result does not pair the rows of two models, fe.compare(source, ...) does, and so does "
@@ -187,6 +196,8 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
         A difference is shown where the adjusted p-value is at most ``1 - confidence``.
     """
     name, base, what = value.score, value.baseline, value.display_name
+    wins, losses = _counts_of_test(value)
+    unit = "group" if value.cluster_wins is None else "cluster"
     if math.isnan(value.delta):
         missing = [
             model
@@ -197,9 +208,10 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     shift = f"{difference_text(value)} {what}"
     if value.warning in _NOT_TESTED and math.isnan(value.p_value):
         rows = value.warning == "not_paired" and value.by is None
-        return f"not tested: {shift}{_ROWS_NOT_PAIRED if rows else _NOT_TESTED[value.warning]}"
+        why = _ROWS_NOT_PAIRED if rows else _NOT_TESTED[value.warning].format(unit=unit)
+        return f"not tested: {shift}{why}"
     if value.warning == "no_difference":
-        return f"no difference: {what} of {name} and {base} is the same in every group"
+        return f"no difference: {what} of {name} and {base} is the same in every {unit}"
     interval = difference_interval(value)
     # Only these tests use the variance of the interval.
     agrees = value.test in _INTERVAL_TESTS
@@ -210,8 +222,8 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
             note += f"; p {p_text(value.p_adjusted)} by {value.test}"
         if _contradicts(value, measure):
             return (
-                f"mixed: {name} is {'better' if _wins_lead(value) else 'worse'} in more groups "
-                f"than not ({value.wins:,} to {value.losses:,}), yet {shift}{note}"
+                f"mixed: {name} is {'better' if wins > losses else 'worse'} in more {unit}s "
+                f"than not ({wins:,} to {losses:,}), yet {shift}{note}"
             )
         return f"{name} is {direction_of(value.delta, measure)}: {shift}{note}"
     text = f"{_UNDECIDED}: {shift}{note}"
@@ -228,7 +240,10 @@ def detectable(row: ComparedValue, alpha: float, replicates: int) -> float:
         return math.nan
     if row.test in _SIGN_TESTS:
         counts = (row.wins, row.losses, row.only_base, row.only_candidate)
-        least = math.ldexp(1.0, 1 - sum(count or 0 for count in counts))
+        differing = sum(count or 0 for count in counts)
+        if row.cluster_ties is not None:
+            differing = row.groups - row.cluster_ties
+        least = math.ldexp(1.0, 1 - differing)
         if row.test in RESAMPLING:
             least = max(least, 1 / (replicates + 1))
         if least > alpha:
@@ -288,10 +303,14 @@ def direction_of(delta: float, measure: Measure) -> str:
 
 def _contradicts(value: ComparedValue, measure: Measure) -> bool:
     """Return whether a test of counts or ranks contradicts the value."""
-    if value.test not in ("sign", "wilcoxon") or value.wins == value.losses:
+    wins, losses = _counts_of_test(value)
+    if value.test not in ("sign", "wilcoxon") or wins == losses:
         return False
-    return _wins_lead(value) != ((value.delta > 0) == measure.higher_is_better)
+    return (wins > losses) != ((value.delta > 0) == measure.higher_is_better)
 
 
-def _wins_lead(value: ComparedValue) -> bool:
-    return (value.wins or 0) > (value.losses or 0)
+def _counts_of_test(value: ComparedValue) -> tuple[int, int]:
+    """Return wins and losses of the units that a test counts."""
+    if value.cluster_wins is not None:
+        return value.cluster_wins, value.cluster_losses or 0
+    return value.wins or 0, value.losses or 0

@@ -21,6 +21,7 @@ from fastrank_eval.analysis.attribution import (
     table_of_largest_changes,
 )
 from fastrank_eval.analysis.compared_value import (
+    CLUSTER_SCHEMA,
     DIFFERENCE_SCHEMA,
     ComparedValue,
     difference_interval,
@@ -321,6 +322,11 @@ class Comparison(Labelled):
         """The confidence of the intervals."""
         return self.meta.confidence or 0.95
 
+    @property
+    def _columns(self) -> pa.Schema:
+        nested = any(v.cluster_wins is not None for v in self.values)
+        return pa.schema([*super()._columns, *(CLUSTER_SCHEMA if nested else ())])
+
     def records(self) -> pa.Table:
         """Return one row for each candidate, slice and measure.
 
@@ -328,7 +334,7 @@ class Comparison(Labelled):
         -------
         pyarrow.Table
             The fields of `ComparedValue`; an undefined number is null. Of a list of labels, label
-            comes first.
+            comes first. Counts of clusters come last, if these have several groups.
         """
         return record_table(self.values, self._columns)
 
@@ -463,6 +469,14 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
         ]
         if improvements:
             notes.append(f"RelaImpr of {score}: {'; '.join(improvements)}")
+        counts = [
+            f"{v.display_name} {v.cluster_wins:,}, {v.cluster_ties:,}, {v.cluster_losses:,}"
+            for v in comparison.overall
+            if v.score == score and v.test == "sign" and v.cluster_wins is not None
+        ]
+        if counts:
+            better = f"clusters where {score} is better, equal and worse"
+            notes.append(f"the sign test counts clusters, {better}: {'; '.join(counts)}")
     few = [v for v in comparison.overall if v.warning == "few_groups"]
     if rough and few:
         notes.append(
@@ -615,11 +629,16 @@ _CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini 
 _PARTS = ("within", "composition", "remainder")
 
 
-def _numbers_of_groups(line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
-    """Write the number of groups of the value that uses the fewest."""
+def _numbers_of_groups(unit: str, line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
+    """Write the number of groups, or clusters, of the value with the fewest."""
     numbers = {v.groups for v in line if v.groups}
     mark = AT_LEAST * (len(numbers) > 1)
-    return [("groups", f"{mark}{min(numbers):,}" if numbers else "n/a")]
+    return [(f"{unit}s", f"{mark}{min(numbers):,}" if numbers else "n/a")]
+
+
+def _unit(comparison: Comparison) -> str:
+    """Say what is independent: groups, or clusters of them."""
+    return "cluster" if comparison.meta.conventions.get("cluster") else "group"
 
 
 def _part_rows(
@@ -666,7 +685,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
             cells=lambda v, _: [
                 (Name(printable(v.score)) if several else printable(v.display_name), _difference(v))
             ],
-            lead=_numbers_of_groups,
+            lead=partial(_numbers_of_groups, _unit(comparison)),
             title=f"{title} against {comparison.baseline} by {by}",
         )
         parts = [comparison.decompositions.get((v.score, v.measure, by)) for v in overall]
@@ -753,7 +772,8 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
         yield FEW_NOTE
     if groups_differ((v for v in slices if v.groups), by_model, lambda v: v.groups):
         what = "models" if by_model else "measures"
-        yield f"{AT_LEAST} where {what} differ: groups of the one that uses the fewest"
+        unit = f"{_unit(comparison)}s"
+        yield f"{AT_LEAST} where {what} differ: {unit} of the one that uses the fewest"
     if any(_visible_parts(comparison)):
         yield "within slices, by composition, and a remainder add up to the difference of all rows"
     if any(v.warning == "not_paired" for v in slices):

@@ -9,13 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
@@ -32,6 +32,7 @@ from fastrank_eval.engine.totals import (
 )
 from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
+from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledState, PooledValue
@@ -43,6 +44,7 @@ from fastrank_eval.stats.intervals import (
     exponential_interval,
     t_interval,
 )
+from fastrank_eval.stats.means import Clusters
 from fastrank_eval.stats.score_runs import ScoreTable
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
@@ -573,6 +575,10 @@ class GroupRecords:
     weights : mapping of (int, int) to ndarray of float64, shape (groups,)
         Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
         0 leaves the group out.
+    outer : int
+        Number of key columns of nested clusters, which come first; 0: each group is a cluster.
+    inner : sequence of int
+        Positions of the key columns of groups, if clusters are nested.
     """
 
     names: tuple[str, ...]
@@ -583,6 +589,25 @@ class GroupRecords:
     measures: tuple[Measure, ...]
     values: np.ndarray
     weights: Mapping[tuple[int, int], np.ndarray]
+    outer: int = 0
+    inner: Sequence[int] = ()
+
+    @cached_property
+    def clusters(self) -> Clusters | None:
+        """The groups of each nested cluster; None if each group is one."""
+        if not self.outer:
+            return None
+        codes, firsts = encode_keys([decode_array(key) for key in self.keys[: self.outer]])
+        sizes = np.bincount(codes, minlength=len(firsts))
+        return Clusters(np.append(0, np.cumsum(sizes)), np.argsort(codes, kind="stable"))
+
+    @property
+    def unit_keys(self) -> Keys:
+        """The key of each cluster; by default a group is one."""
+        if self.clusters is None:
+            return self.keys
+        heads = arrow_column(self.clusters.heads)
+        return tuple(key.take(heads) for key in self.keys[: self.outer])
 
     def summands(self, model: int, m: int) -> np.ndarray:
         """Compute the summand of each group, NaN for a group that is left out."""
@@ -647,4 +672,6 @@ def group_records(
         # Groups that were taken in an order lie in memory before models and measures.
         np.ascontiguousarray(joined.values),
         joined.weights,
+        plan.roles.outer if plan.roles.nested else 0,
+        plan.roles.inner,
     )

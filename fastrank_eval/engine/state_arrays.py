@@ -399,6 +399,11 @@ class SavedGroups:
     def __len__(self) -> int:
         return len(self.values.rows)
 
+    def by(self, names: Sequence[str]) -> Self:
+        """Select key columns, such as those of clusters."""
+        keys = dict(zip(self.names, self.keys, strict=True))
+        return type(self)(tuple(names), tuple(keys[name] for name in names), self.values)
+
     def concat(self, others: Sequence[Self]) -> Self:
         """Concatenate these groups with others.
 

@@ -532,34 +532,37 @@ def check_repeated(every: Sequence[Content]) -> None:
 
 
 def check_crossing(every: Sequence[Content]) -> None:
-    """Refuse groups with rows in two states, if the states keep keys.
+    """Refuse groups and clusters with rows in two states, if they keep keys.
 
     Raises
     ------
     MergeError
-        With the first such group, and the two states.
+        With the first such group or cluster, and the two states.
     """
     if not every[0].header["has_groups"]:
         return
     each = [groups_of(one) for one in every]
-    groups = each[0].concat(each[1:])
+    whole, roles = each[0].concat(each[1:]), _roles(every[0].header)
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
-    order = np.lexsort([owner, *groups.ranks()[::-1]])
-    crossing = groups.equal_neighbours(order) & (owner[order[1:]] != owner[order[:-1]])
-    positions = np.flatnonzero(crossing)
-    if not len(positions):
-        return
-    first, second = order[positions[0]], order[positions[0] + 1]
-    names = zip(groups.names, groups.keys, strict=True)
-    key = ", ".join(f"{name}={column[int(first)].as_py()!r}" for name, column in names)
-    others = f" and {len(positions) - 1:,} more groups" if len(positions) > 1 else ""
-    raise MergeError(
-        f"{every[owner[first]].display_name} and {every[owner[second]].display_name} both hold "
-        "rows of the group "
-        f"{key}{others}: a group that is cut counts as two, with other values. Cut logs by "
-        f"{', '.join(groups.names)}, or evaluate these rows together; allow_crossing=True "
-        "(--allow-crossing) counts each part as a group."
-    )
+    units = [("cluster", "errors that are too small")] if roles.nested else []
+    for unit, harm in (*units, ("group", "other values")):
+        groups = whole.by(roles.cluster if unit == "cluster" else roles.group)
+        order = np.lexsort([owner, *groups.ranks()[::-1]])
+        crossing = groups.equal_neighbours(order) & (owner[order[1:]] != owner[order[:-1]])
+        positions = np.flatnonzero(crossing)
+        if not len(positions):
+            continue
+        first, second = order[positions[0]], order[positions[0] + 1]
+        names = zip(groups.names, groups.keys, strict=True)
+        key = ", ".join(f"{name}={column[int(first)].as_py()!r}" for name, column in names)
+        others = f" and {len(positions) - 1:,} more {unit}s" if len(positions) > 1 else ""
+        raise MergeError(
+            f"{every[owner[first]].display_name} and {every[owner[second]].display_name} both hold "
+            f"rows of the {unit} "
+            f"{key}{others}: a {unit} that is cut counts as two, with {harm}. Cut logs by "
+            f"{', '.join(groups.names)}, or evaluate these rows together; allow_crossing=True "
+            f"(--allow-crossing) counts each part as a {unit}."
+        )
 
 
 def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArrays, dict[str, Any]]:
@@ -609,13 +612,7 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
         for name in columns["fields"]
     )
     return Plan(
-        roles=Roles(
-            group=tuple(columns["group"]),
-            label=columns["label"],
-            scores=models,
-            weight=columns["weight"],
-            fields=tuple(fields),
-        ),
+        roles=replace(_roles(header), fields=tuple(fields)),
         measures=_measures(header),
         policies=undefined_policies(conventions["undefined"]),
         groups=conventions["groups"],
@@ -625,6 +622,18 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
         baseline=None if baseline is None else models.index(baseline),
         slicings=Slicings(tuple(encoders), (), ()) if encoders else None,
         min_groups=min_groups,
+    )
+
+
+def _roles(header: Mapping[str, Any]) -> Roles:
+    """Read the columns of a state, but for fields."""
+    columns = header["columns"]
+    return Roles(
+        group=tuple(columns["group"]),
+        cluster=tuple(columns.get("cluster", ())),
+        label=columns["label"],
+        scores=tuple(header["models"]),
+        weight=columns["weight"],
     )
 
 
@@ -666,9 +675,7 @@ def groups_of(content: Content) -> SavedGroups:
     def groups_in(arrays: Mapping[str, np.ndarray]) -> SavedGroups:
         groups, header = SavedGroups.from_arrays(arrays), content.header
         shape = len(header["models"]), len(header["measures"])
-        if groups.values.values.shape[:2] != shape or groups.names != tuple(
-            header["columns"]["group"]
-        ):
+        if groups.values.values.shape[:2] != shape or groups.names != _roles(header).keys:
             raise ValueError("the columns of groups are not those of the header")
         return groups
 

@@ -384,9 +384,9 @@ class Result(Labelled):
         ----------
         other : Result, optional
             A result whose models are compared with the baseline. Groups are joined by key. By
-            default the other models of this result. If the result has other rows, such as those of
-            another night, the groups of both are paired, and groups of one result count as in an
-            unpaired comparison.
+            default the other models of this result. Both have the same conventions, `cluster` too.
+            If the result has other rows, such as those of another night, the groups of both are
+            paired, and groups of one result count as in an unpaired comparison.
         baseline : str, optional
             Score column of this result; not needed if there is only one and `other` is given.
         **choices

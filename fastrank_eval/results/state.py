@@ -65,8 +65,8 @@ _OPTIONS = ("confidence", "min_groups")  # those that a result may change
 class State:
     """The data from which values are computed: exact sums, scores, counts.
 
-    States of different rows merge to that of all rows. If no group has rows in two of them, the
-    result is that of one run over all rows, to the last bit.
+    States of different rows merge to that of all rows. If no group and no cluster has rows in two
+    of them, the result is that of one run over all rows, to the last bit.
 
     ``evaluate(..., keep="state").state`` and :func:`load_state` return states.
 
@@ -228,8 +228,8 @@ class State:
         allow_repeated : bool
             Merge states with equal sums, which may have the same rows.
         allow_crossing : bool
-            Merge states that share a group; each part counts as a group of its own. Only states
-            that keep groups are checked.
+            Merge states that share a group or a cluster; each part counts as one of its own. Only
+            states that keep groups are checked.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class State:
         ------
         MergeError
             If columns, conventions, their version, measures, models or edges of slices differ, if
-            two states have the same rows, or if both keep groups and share one.
+            two states have the same rows, or if both keep groups and share one, or a cluster.
         """
         for other in others:
             check_agreement(self._content, other._content)
@@ -412,9 +412,9 @@ class State:
     ) -> Comparison:
         """Compare models with a baseline, as one comparison of all rows does.
 
-        The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group has
-        rows in two of the merged states. ``AUC(se='clustered')`` has a difference without an error
-        if a merged file has no ``matched`` groups (docs/reference/states.md).
+        The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group and no
+        cluster has rows in two of the merged states. ``AUC(se='clustered')`` has a difference
+        without an error if a merged file has no ``matched`` groups (docs/reference/states.md).
 
         Parameters
         ----------
@@ -556,6 +556,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "conventions": {name: v for name, v in conventions.items() if name not in RUN_CONVENTIONS},
         "columns": {
             "group": roles.group,
+            **({"cluster": roles.cluster} if roles.cluster else {}),
             "label": roles.label,
             "weight": roles.weight,
             "item": roles.item,

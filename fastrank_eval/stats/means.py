@@ -567,22 +567,32 @@ class PairedState(_GroupState):
         squares = base.squares + other.squares - 2 * self._sums[m].units(0, row)
         fourth = self._sums[m].total(6, row)
         influence = effective_groups(quotient(squares, 1 << (2 * UNIT)), fourth)
-        return ErrorGroups(self.clusters(m, row).groups, by_weight, influence, difference=True)
+        units = self.clusters(m, row) or self.pairs(m, row)
+        return ErrorGroups(units.groups, by_weight, influence, difference=True)
 
-    def clusters(self, m: int, row: int = 0) -> GroupPairs:
-        """Return the counts of nested clusters; by default a group is one."""
-        return self._pairs(m, row, 5 if self._counts[m].table.shape[1] > 5 else 0)
+    def clusters(self, m: int, row: int = 0) -> GroupPairs | None:
+        """Return the counts of nested clusters; None if each group is one."""
+        return self._pairs(m, row, 5) if self._is_nested(m) else None
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
-        """Return the counts of wins, ties and losses over groups."""
+        """Return the counts of wins, ties and losses over groups.
+
+        The differences of groups are not summed where groups are nested in clusters.
+        """
         return self._pairs(m, row, 0)
+
+    def _is_nested(self, m: int) -> bool:
+        return self._counts[m].table.shape[1] > 5
 
     def _pairs(self, m: int, row: int, first: int) -> GroupPairs:
         wins, ties, losses, base, other = (self._counts[m].at(row, first + c) for c in range(5))
         both, sums = wins + ties + losses, self._sums[m]
+        mean = spread = float("nan")
+        if first == 0 and self._is_nested(m):
+            return GroupPairs(wins, ties, losses, base, other, mean, spread)
         total = sums.units(4, row)
-        mean = total / (both << UNIT) if both else float("nan")
-        spread = float("nan")
+        if both:
+            mean = total / (both << UNIT)
         if both > 1:
             deviations = both * sums.units(5, row) - total * total
             spread = root_of_quotient(deviations, both * (both - 1) << (2 * UNIT))

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS
-from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
+from fastrank_eval.analysis.compared_value import CLUSTER_SCHEMA, ComparedValue, verdict_on
 from fastrank_eval.apps.cli.compare import compare as command
 from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import COMPARISON_FIELDS
@@ -40,7 +40,8 @@ def test_json__is_strict_and_complete(comparison) -> None:
     assert [line["measure"] for line in found["comparisons"][:8]] == [*comparison.measures] * 2
     auc = found["comparisons"][1]
     # A document is of one label: of several, their names are keys beside it.
-    assert set(auc) == set(ComparedValue.__dataclass_fields__) - {"label"}
+    left_out = {"label", *CLUSTER_SCHEMA.names}
+    assert set(auc) == set(ComparedValue.__dataclass_fields__) - left_out
     assert (auc["measure"], auc["effect_size"], auc["wins"]) == ("AUC(se='clustered')", None, None)
     assert found["meta"]["conventions"]["seed"] is None
     assert len(found["largest_changes"]) == 12
