@@ -169,6 +169,27 @@ def test_row_groups_of_a_parquet_file__change_no_bit(many_groups, tmp_path):
         assert bits(result_of(path, EVERYTHING)) == wanted, size
 
 
+# ---- clusters ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_clusters_of_one_group__change_no_bit(many_groups, weight):
+    measures = EVERYTHING if weight is None else WEIGHTED
+    table = table_of(many_groups)
+    user = pa.array([f"user {(key * 89) % 997}" for key in table["group"].to_pylist()])
+    table = table.append_column("user", user)
+    wanted = result_of(table, measures, weight=weight)
+    again = result_of(table, measures, weight=weight, cluster="group")
+    assert bits(again) == bits(wanted)
+    # Another column that says the same: only the fourth powers are rounded in another order.
+    for one, line in zip(
+        result_of(table, measures, weight=weight, cluster="user").values, wanted.values, strict=True
+    ):
+        numbers, others = ([getattr(of, name) for name in testing.NUMBERS] for of in (one, line))
+        assert repr(numbers[:2]) == repr(others[:2]), line.measure
+        assert numbers == pytest.approx(others, rel=1e-12, nan_ok=True), line.measure
+
+
 # ---- bounds --------------------------------------------------------------------------------------
 
 

@@ -375,11 +375,11 @@ def split_group(roles: Roles, keys: Keys) -> ColumnError:
     """
     group = key_text(tuple(keys[at] for at in roles.inner), roles.group, 0)
     clusters = [key_text(keys[: roles.outer], roles.cluster, row) for row in (0, 1)]
-    both = ",".join(dict.fromkeys((*roles.cluster, *roles.group)))
+    both = list(dict.fromkeys((*roles.cluster, *roles.group)))
     return ColumnError(
         f"cluster: must hold whole groups, got the group {group} in two clusters "
         f"({' and '.join(clusters)}); name the columns of the cluster in group too if these are "
-        f"two groups (group={both!r})."
+        f"two groups (group={both!r}, --group {','.join(both)})."
     )
 
 
@@ -548,8 +548,10 @@ def evaluate_stream(
         rows = concatenate([rows for rows, _, _ in cut_groups])
         clusters = None
         if nested:
-            inside = group_starts(rows.keys)
-            starts = np.concatenate([[0], inside, [rows.count]])
+            # A cluster that returned, which is refused later, may follow itself.
+            is_start = np.zeros(rows.count, np.bool_)
+            is_start[group_starts(rows.keys)] = is_start[edges[:-1]] = True
+            starts = np.append(np.flatnonzero(is_start), rows.count)
             clusters = np.searchsorted(starts, edges)
             every_key = keys_at(rows.keys, starts[:-1])
         else:

@@ -422,8 +422,11 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     specs = requested_slicing(options.by) if options.by else ()
     kept = options.keep or ()
     uses = "state" in kept or any(m.uses_groups for m in measures)
-    if options.group is not None and uses:
-        return options.group
+    unit = options.group
+    if unit is None and all(m.pooled for m in measures):
+        unit = options.cluster
+    if unit is not None and uses:
+        return unit
     needs = {
         **{str(m): m.needs_groups for m in measures},
         KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
@@ -435,10 +438,8 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
         ),
     }
     names = [name for name, needed in needs.items() if needed]
-    if options.group is not None:
-        return options.group if names else ()
-    if options.cluster is not None and uses and not names:
-        return options.cluster
+    if unit is not None:
+        return unit if names else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
         raise ArgumentError(

@@ -557,16 +557,17 @@ def _nested_starts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find `edges`, `starts` and `clusters` of a `BatchScan`."""
     groups, clusters, rows = group_starts(keys), group_starts(outer), len(keys[0])
+    is_start = np.zeros(rows, np.bool_)
+    is_start[groups] = True
+    split = np.flatnonzero(~is_start[clusters])
+    if len(split):
+        raise SplitGroup(int(clusters[split[0]]))
     if not whole and not len(clusters):
         return groups, clusters, clusters
     edges = np.concatenate([[0], clusters, [rows]]) if whole else clusters
     inside = groups[(groups >= edges[0]) & (groups < edges[-1])]
     starts = np.concatenate([[0], inside, [rows]]) if whole else np.append(inside, edges[-1])
-    at = np.searchsorted(starts, edges)
-    split = np.flatnonzero(starts[np.minimum(at, len(starts) - 1)] != edges)
-    if len(split):
-        raise SplitGroup(int(edges[split[0]]))
-    return groups, starts, at
+    return groups, starts, np.searchsorted(starts, edges)
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:

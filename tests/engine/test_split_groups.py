@@ -34,7 +34,7 @@ def evaluate(users: list[int], queries: list[int], source: str, **options: Any) 
 @pytest.mark.parametrize("where", SPLIT)
 def test_group_in_two_clusters__is_named_with_both(where: str, source: str, order: str) -> None:
     users, queries, group = SPLIT[where]
-    told = rf"group query={group} in two clusters \(user=1 and user=2\).*group='user,query'"
+    told = rf"group query={group} in two clusters \(user=1 and user=2\).*--group user,query"
     with pytest.raises(fe.ColumnError, match=told):
         evaluate(users, queries, source, order=order)
 

@@ -151,3 +151,31 @@ def has_positive(rows: Sequence[Row]) -> bool:
 
 def share(part: int, whole: int) -> float:
     return part / whole if whole else NAN
+
+
+def clustered(
+    values: Sequence[float],
+    weights: Sequence[float],
+    clusters: Sequence[object],
+    *,
+    is_sum: bool = False,
+) -> tuple[float, int]:
+    """Standard error with clusters of groups as the independent units, and their number.
+
+    A group of value NaN is not used.
+    """
+    sums: dict[object, list[Fraction]] = {}
+    for value, weight, cluster in zip(values, weights, clusters, strict=True):
+        if not math.isnan(value):
+            both = sums.setdefault(cluster, [Fraction(0), Fraction(0)])
+            both[0] += Fraction(weight) * Fraction(value)
+            both[1] += Fraction(weight)
+    many = len(sums)
+    if many < 2:
+        return NAN, many
+    if is_sum:
+        sums = {cluster: [p, Fraction(1)] for cluster, (p, _) in sums.items()}
+    total, below = (sum(column) for column in zip(*sums.values(), strict=True))
+    mean = total / below
+    squares = sum((p - mean * w) ** 2 for p, w in sums.values()) * many / (many - 1)
+    return math.sqrt(squares) / float(1 if is_sum else below), many
