@@ -637,6 +637,8 @@ class Sums:
             model: read(arrays, where, scores[model], PAIRS, PairedState.from_arrays)
             for model in plan.candidates
         }
+        if any(each.nested != plan.roles.nested for each in (*sums.means, *sums.pairs.values())):
+            raise ValueError(f"{GROUPS}: counts of clusters are not those of the header")
         return sums
 
     def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -107,6 +107,9 @@ class Clusters:
 class _GroupState:
     """Exact sums and counts of several measures over groups, by slice."""
 
+    #: The number of counters of groups; those of clusters follow.
+    _OF_GROUPS: ClassVar[int]
+
     def __init__(self, measures: int, terms: Sequence[tuple[int, ...]], counts: int) -> None:
         self._sums = [ExactSums(terms) for _ in range(measures)]
         self._counts = [SliceCounts(counts) for _ in range(measures)]
@@ -132,6 +135,11 @@ class _GroupState:
     def __len__(self) -> int:
         """Return the number of measures."""
         return len(self._sums)
+
+    @property
+    def nested(self) -> bool:
+        """Whether groups are added in clusters."""
+        return any(counts.table.shape[1] > self._OF_GROUPS for counts in self._counts)
 
     def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
@@ -163,6 +171,8 @@ class MeanState(_GroupState):
     nested : bool
         Whether groups are added in clusters.
     """
+
+    _OF_GROUPS = 3
 
     def __init__(self, measures: int, nested: bool = False) -> None:
         # Without weights until a group with a weight is added.
@@ -464,6 +474,8 @@ class PairedState(_GroupState):
         Whether groups are added in clusters.
     """
 
+    _OF_GROUPS = 5
+
     def __init__(self, measures: int, nested: bool = False) -> None:
         super().__init__(measures, _PAIRED, 10 if nested else 5)
 
@@ -572,7 +584,7 @@ class PairedState(_GroupState):
 
     def clusters(self, m: int, row: int = 0) -> GroupPairs | None:
         """Return the counts of nested clusters; None if each group is one."""
-        return self._pairs(m, row, 5) if self._is_nested(m) else None
+        return self._pairs(m, row, 5) if self.nested else None
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
         """Return the counts of wins, ties and losses over groups.
@@ -581,14 +593,11 @@ class PairedState(_GroupState):
         """
         return self._pairs(m, row, 0)
 
-    def _is_nested(self, m: int) -> bool:
-        return self._counts[m].table.shape[1] > 5
-
     def _pairs(self, m: int, row: int, first: int) -> GroupPairs:
         wins, ties, losses, base, other = (self._counts[m].at(row, first + c) for c in range(5))
         both, sums = wins + ties + losses, self._sums[m]
         mean = spread = float("nan")
-        if first == 0 and self._is_nested(m):
+        if first == 0 and self.nested:
             return GroupPairs(wins, ties, losses, base, other, mean, spread)
         total = sums.units(4, row)
         if both:
