@@ -42,7 +42,13 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
-from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
+from fastrank_eval.results.notes import (
+    end_lines,
+    names_of,
+    plain_meta_with,
+    report_notes,
+    unit_of,
+)
 from fastrank_eval.results.report import (
     Best,
     Lines,
@@ -63,9 +69,9 @@ from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
-    FEW_NOTE,
     best_models,
     by_slicing,
+    few_note,
     groups_differ,
     left_out_notes,
     slice_table,
@@ -403,7 +409,7 @@ class Comparison(Labelled):
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
         blocks = [b for scores in parts for b in self._blocks(scores, largest_changes, all_slices)]
         legend = list(mark_notes(self, not wide and len(self.scores) > 1))
-        notes = _notes(self, rough=FEW_NOTE not in legend)
+        notes = _notes(self, rough=few_note(self.meta) not in legend)
         title = printable(f"Comparison of {', '.join(self.scores)} with {self.baseline}")
         return Report(title, [*blocks, *end_lines(self.meta, legend, notes)])
 
@@ -449,7 +455,7 @@ def _verdicts(comparison: Comparison, score: str, all_slices: bool) -> tuple[lis
 
 def _notes(comparison: Comparison, rough: bool) -> list[str]:
     """Write the notes under a comparison, those on rough intervals if `rough`."""
-    notes = []
+    notes, unit = [], unit_of(comparison.meta)
     if comparison.joined is not None:
         joined = comparison.joined
         notes.append(
@@ -480,12 +486,12 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
     few = [v for v in comparison.overall if v.warning == "few_groups"]
     if rough and few:
         notes.append(
-            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
+            f"intervals are rough, with fewer than {FEW_GROUPS} effective {unit}s: "
             + names_of(few, comparison.scores)
         )
     alike = [v for v in comparison.overall if v.warning == "no_variance" and v.groups < FEW_GROUPS]
     if any(v.test == "bootstrap" for v in few + alike):
-        notes.append("a bootstrap of few groups finds too much: choose the test randomisation")
+        notes.append(f"a bootstrap of few {unit}s finds too much: choose the test randomisation")
     unpaired: dict[tuple[str, int, int], list[str]] = {}
     for v in comparison.overall:
         if v.only_base or v.only_candidate:
@@ -629,16 +635,11 @@ _CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini 
 _PARTS = ("within", "composition", "remainder")
 
 
-def _numbers_of_groups(unit: str, line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
-    """Write the number of groups, or clusters, of the value with the fewest."""
+def _numbers_of_groups(line: Sequence[ComparedValue], unit: str) -> list[tuple[str, str]]:
+    """Write the number of groups, or clusters, of the smallest value."""
     numbers = {v.groups for v in line if v.groups}
     mark = AT_LEAST * (len(numbers) > 1)
     return [(f"{unit}s", f"{mark}{min(numbers):,}" if numbers else "n/a")]
-
-
-def _unit(comparison: Comparison) -> str:
-    """Say what is independent: groups, or clusters of them."""
-    return "cluster" if comparison.meta.conventions.get("cluster") else "group"
 
 
 def _part_rows(
@@ -685,7 +686,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
             cells=lambda v, _: [
                 (Name(printable(v.score)) if several else printable(v.display_name), _difference(v))
             ],
-            lead=partial(_numbers_of_groups, _unit(comparison)),
+            lead=partial(_numbers_of_groups, unit=unit_of(comparison.meta)),
             title=f"{title} against {comparison.baseline} by {by}",
         )
         parts = [comparison.decompositions.get((v.score, v.measure, by)) for v in overall]
@@ -769,11 +770,11 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
     if by_model and any(map(_half_width, marked)):
         yield f"± half of the {percent_text(comparison.confidence)} confidence interval"
     if any(v.warning == "few_groups" for v in marked):
-        yield FEW_NOTE
+        yield few_note(comparison.meta)
     if groups_differ((v for v in slices if v.groups), by_model, lambda v: v.groups):
         what = "models" if by_model else "measures"
-        unit = f"{_unit(comparison)}s"
-        yield f"{AT_LEAST} where {what} differ: {unit} of the one that uses the fewest"
+        unit = unit_of(comparison.meta)
+        yield f"{AT_LEAST} where {what} differ: {unit}s of the one that uses the fewest"
     if any(_visible_parts(comparison)):
         yield "within slices, by composition, and a remainder add up to the difference of all rows"
     if any(v.warning == "not_paired" for v in slices):

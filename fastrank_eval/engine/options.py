@@ -302,7 +302,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "confidence": Option(
         "float",
-        "Confidence of the intervals of the values; groups are independent clusters.",
+        "Confidence of the intervals of the values; clusters, by default groups, are independent.",
         0.95,
         number(above=0, below=1),
         refused="rows metrics classes explain",

@@ -64,6 +64,8 @@ JSON_SCHEMAS = {
 #: Conventions of a result, and entries of a header of a state: rows that options leave out, and
 #: rows that stay but are read in another way.
 LEFT_OUT, ROWS_NOTED = ROW_COUNTS = "rows_left_out", "rows_noted"
+#: The convention that counts nested clusters, and the detail that counts those of a value.
+CLUSTERS = "clusters"
 
 
 def finite(value: float) -> float | None:
@@ -261,8 +263,11 @@ class MeasureValue(NamedRecord):
         group weights. ``"pooled"``: the value comes from all rows.
     details : dict of str to float
         More numbers about the value: rows whose probability was clamped, a bound of its error ...
+        ``"clusters"`` counts the clusters behind its error, if `cluster` is not the group.
     se : float
-        Standard error with groups as independent clusters, above 0; NaN where there is none.
+        Standard error with groups as independent clusters, above 0; NaN where there is none. With
+        `cluster`, clusters take the place of groups here, in the interval, in `effective_groups`
+        and in `warning`.
     ci_low, ci_high : float
         Ends of the confidence interval, by Student's t with Satterthwaite's degrees of freedom: at
         most one less than groups, fewer if few groups carry the variance. NaN where `se` is NaN.
@@ -411,8 +416,20 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
     )
 
 
+def independent_unit(plan: Plan, totals: Totals) -> dict[str, object]:
+    """Return the convention that counts nested clusters.
+
+    Without a cluster, that which names the columns of a group of several.
+    """
+    if plan.roles.nested:
+        return {CLUSTERS: totals.overall.clusters()}
+    return {"group": list(plan.roles.group)} if len(plan.roles.group) > 1 else {}
+
+
 def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, dict[str, Any]]:
     """Return the convention of a group that makes few groups count, if any.
+
+    With nested clusters it is a cluster.
 
     Parameters
     ----------
@@ -422,7 +439,7 @@ def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, 
     """
     largest, sums = totals.largest, totals.overall
     # Not where all groups are about equal, however few they are.
-    if largest is None or 2 * sums.effective_groups() > sums.groups():
+    if largest is None or 2 * sums.effective_groups() > sums.clusters():
         return {}
     return {LARGEST: largest.plain(schema)}
 
@@ -457,6 +474,8 @@ def _value(
         else:
             error = Uncertainty(warning="no_groups")
         used, rows, positives, dropped = (*counts, {})
+        if plan.roles.nested and pooled.clusters and not math.isnan(value):
+            details = {CLUSTERS: pooled.clusters, **details}
         if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
             if policy == "error":
@@ -477,6 +496,8 @@ def _value(
         weight = moments.weight
         if coordinates["by"] is None and sums.negatives() and measure.ignores_negative():
             details = {"rows of negative grade": sums.negatives()}
+        if plan.roles.nested:
+            details = {CLUSTERS: means.clusters_used(m, slice_index), **details}
     return MeasureValue(
         **coordinates,
         measure=str(measure),

@@ -45,6 +45,7 @@ from fastrank_eval.engine.plan import (
 from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
+    independent_unit,
     largest_group,
     plain_counts,
     refuse_if_none_left,
@@ -526,6 +527,7 @@ def _conventions(
         conventions["where"] = str(options.where)
     if options.limit is not None:
         conventions["limit"] = options.limit
+    conventions |= independent_unit(plan, rows.totals)
     conventions |= largest_group(rows.totals, source.schema)
     if source.rows_left_out is not None:
         conventions["null_groups"] = "drop"

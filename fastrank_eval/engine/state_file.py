@@ -28,9 +28,11 @@ from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import (
+    CLUSTERS,
     LEFT_OUT,
     ROW_COUNTS,
     Meta,
+    independent_unit,
     largest_group,
     slices_left_out,
     summary_rows,
@@ -368,6 +370,8 @@ RUN_CONVENTIONS = (
     "min_groups",
     "slices_left_out",
     "null_groups",
+    "group",
+    CLUSTERS,
     *ROW_COUNTS,
     LARGEST,
 )
@@ -703,6 +707,7 @@ def _conventions(
         result["where"] = _all_values(one.where for one in provenance)
     if any(one.limit is not None for one in provenance):
         result["limit"] = _all_values(one.limit for one in provenance)
+    result |= independent_unit(plan, totals)
     result |= largest_group(totals)
     result |= {"null_groups": "drop"} if NULL_GROUP in header.get(LEFT_OUT, {}) else {}
     result |= {name: header[name] for name in ROW_COUNTS if name in header}

@@ -203,7 +203,8 @@ def evaluate(
         probability replace p by p / (p + (1 - p) / rate), unless a measure has its own rate. No
         other measure changes.
     confidence : float
-        Confidence of the intervals of the values, in ]0, 1[. Groups are independent clusters.
+        Confidence of the intervals of the values, in ]0, 1[. Clusters, by default groups, are
+        independent.
     by : str, SliceSpec or sequence of them
         Slices of the rows that are evaluated too, in the same pass: ``"slot"`` for each value of a
         column, ``"slot,country"`` for each combination, ``"age:18,25,35"`` between edges,

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.engine.records import (
+    CLUSTERS,
     ROW_COUNTS,
     MeasureValue,
     Meta,
@@ -43,6 +44,8 @@ _NOTED = (
     "judged_documents",
     "largest_grade",
     "reading_notes",
+    "group",
+    CLUSTERS,
     *ROW_COUNTS,
     LARGEST,
 )
@@ -78,6 +81,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     values, reading = list(values), meta.conventions.get("reading_notes")
     return [
         *_names(values, meta.requested),
+        *cluster_notes(values, meta),
         *largest_group_notes(values, meta),
         *rows_left_out_notes(meta),
         *_negative_grades(values),
@@ -108,6 +112,32 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
     )
 
 
+def unit_of(meta: Meta) -> str:
+    """Name what errors count: groups, or clusters of groups."""
+    return "cluster" if CLUSTERS in meta.conventions else "group"
+
+
+def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
+    """Count the clusters behind the errors of all rows, or hint at some."""
+    names, total = (meta.conventions.get(name) for name in ("cluster", CLUSTERS))
+    if not (isinstance(names, Iterable) and meta.groups):
+        several = "group" in meta.conventions
+        return ["groups may not be independent: see cluster"] * several
+    by_number: dict[int, list[MeasureValue]] = {}
+    overall = [v for v in values if v.by is None]
+    for v in overall:
+        used = v.groups_used if total is None else int(v.details.get(CLUSTERS, 0))
+        if used:
+            by_number.setdefault(used, []).append(v)
+    total = f"{meta.groups if total is None else total:,}"
+    counts = f"{next(iter(by_number)):,} of {total}" if by_number else total
+    if len(by_number) > 1:
+        scores = {v.score for v in overall}
+        used_by = (f"{n:,} in {names_of(own, scores)}" for n, own in sorted(by_number.items()))
+        counts = f"of {total}: {'; '.join(used_by)}"
+    return [f"clusters: {', '.join(names)} ({counts})"]
+
+
 def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Name the group whose rows make few groups count, where values suffer."""
     largest = meta.conventions.get(LARGEST)
@@ -123,9 +153,9 @@ def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]
     share = share_text(largest["rows"] / meta.rows)
     share = f"at least {share}" if largest.get("at_least") else share
     if largest["key"] is None:
-        return [f"one large group: {share} of the rows; keep='groups' names it"]
+        return [f"one large {unit_of(meta)}: {share} of the rows; keep='groups' names it"]
     key = ", ".join(f"{name}={_key_text(value)}" for name, value in largest["key"].items())
-    return [f"large group {key}: {share} of the rows"]
+    return [f"large {unit_of(meta)} {key}: {share} of the rows"]
 
 
 def _key_text(value: int | bool | str) -> str:

@@ -249,9 +249,9 @@ class Result(Labelled):
     ) -> tuple[float, float]:
         """Return the confidence interval of a measure.
 
-        Groups are independent clusters. The interval is ``value -+ t * se`` with Student's t and
-        Satterthwaite's degrees of freedom, see `MeasureValue`; for a geometric mean the
-        exponentials of the interval of its logarithm.
+        Clusters, by default groups, are independent. The interval is ``value -+ t * se`` with
+        Student's t and Satterthwaite's degrees of freedom, see `MeasureValue`; for a geometric
+        mean the exponentials of the interval of its logarithm.
 
         Parameters
         ----------

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.engine.records import CLUSTERS, MeasureValue, Meta
 from fastrank_eval.engine.totals import CalibrationTables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.notes import NEGATIVE, end_lines, names_of, report_notes
+from fastrank_eval.results.notes import NEGATIVE, end_lines, names_of, report_notes, unit_of
 from fastrank_eval.results.report import (
     Best,
     Name,
@@ -27,9 +27,9 @@ from fastrank_eval.results.report import (
 from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
-    FEW_NOTE,
     best_models,
     by_slicing,
+    few_note,
     groups_differ,
     left_out_notes,
     slice_table,
@@ -63,7 +63,7 @@ def report_of(
     tables = [_overall(overall, meta)]
     if by_model:
         tables = [*_by_model(overall), *coverage_tables(overall, meta)]
-    notes = *_details(overall, scores), *_warnings(overall, scores, by_model)
+    notes = *_details(overall, scores, meta), *_warnings(overall, scores, by_model, unit_of(meta))
     legend = _legend(values, meta, by_model)
     return Report(
         printable(f"Evaluation of {', '.join(scores)}"),
@@ -246,21 +246,22 @@ def _legend(values: Sequence[MeasureValue], meta: Meta, by_model: bool) -> Itera
     if by_model and meta.confidence and any(map(_half_width, values)):
         yield f"± half of the {percent_text(meta.confidence)} confidence interval"
     if any(v.warning == "few_groups" for v in values):
-        yield FEW_NOTE
+        yield few_note(meta)
     if any(v.warning == "one_group" for v in values):
-        yield f"{_ONE} one group has no standard error"
+        yield f"{_ONE} one {unit_of(meta)} has no standard error"
     yield from left_out_notes(meta)
 
 
-def _details(values: Sequence[MeasureValue], scores: Sequence[str]) -> Iterator[str]:
+def _details(values: Sequence[MeasureValue], scores: Sequence[str], meta: Meta) -> Iterator[str]:
     """Yield the details of values, one line for equal details of a model."""
+    noted = {NEGATIVE, *([CLUSTERS] if CLUSTERS in meta.conventions else [])}
     lines: dict[tuple[str, str], list[str]] = {}
     for v in values:
-        if v.details.keys() - {NEGATIVE}:
+        if v.details.keys() - noted:
             details = ", ".join(
                 f"{name} {detail_text(number)}"
                 for name, number in v.details.items()
-                if name != NEGATIVE  # a note has it
+                if name not in noted  # a note has it
             )
             lines.setdefault((v.score, details), []).append(v.display_name)
     for (score, details), measures in lines.items():
@@ -269,7 +270,7 @@ def _details(values: Sequence[MeasureValue], scores: Sequence[str]) -> Iterator[
 
 
 def _warnings(
-    values: Sequence[MeasureValue], scores: Sequence[str], by_model: bool
+    values: Sequence[MeasureValue], scores: Sequence[str], by_model: bool, unit: str
 ) -> Iterator[str]:
     """Yield warnings: rough intervals without a mark, values of one group."""
     few = [v for v in values if v.warning == "few_groups"]
@@ -281,11 +282,11 @@ def _warnings(
             f"{number} of {names_of(own, scores)}" for number, own in by_number.items()
         )
         yield printable(
-            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {numbers}"
+            f"intervals are rough, with fewer than {FEW_GROUPS} effective {unit}s: {numbers}"
         )
     reasons = {
-        "one_group": "one group has no standard error",
-        "no_variance": "groups do not vary, so there is no standard error",
+        "one_group": f"one {unit} has no standard error",
+        "no_variance": f"{unit}s do not vary, so there is no standard error",
         "no_groups": "no standard error without groups",
         "merged": "merged states have bins without groups, so there is no standard error",
     }

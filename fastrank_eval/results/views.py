@@ -19,6 +19,7 @@ from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import csv_cells, csv_text
 from fastrank_eval.measures import Measure
+from fastrank_eval.results.notes import unit_of
 from fastrank_eval.results.report import (
     Report,
     Table,
@@ -275,7 +276,6 @@ def _for_csv(table: pa.Table, safe: bool) -> pa.Table:
 AT_LEAST = "≥"
 #: The mark of an interval from few groups.
 FEW = "*"
-FEW_NOTE = f"{FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
 #: Slices that reports show of each model and measure.
 MOST_SLICES = 10
 _HEADER = ["slice", "expected", "observed", "ECCE", "sigmas", "p, corrected", "rows"]
@@ -384,6 +384,11 @@ def best_models(
     best = (max if measure.higher_is_better else min)(defined.values())
     models = [model for model, value in defined.items() if text_of(value) == text_of(best)]
     return frozenset(models if len(models) < len(defined) else ())
+
+
+def few_note(meta: Meta) -> str:
+    """Explain the mark of a rough interval."""
+    return f"{FEW} fewer than {FEW_GROUPS} effective {unit_of(meta)}s: the interval is rough"
 
 
 def left_out_notes(meta: Meta) -> list[str]:

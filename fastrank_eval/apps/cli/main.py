@@ -12,7 +12,6 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.gate_options import exit_if_failed, fail_if_option, read_gates
 from fastrank_eval.apps.cli.options import (
-    column_options,
     compute,
     convention_options,
     csv_safe_option,
@@ -21,6 +20,7 @@ from fastrank_eval.apps.cli.options import (
     measure_options,
     of,
     option,
+    options_of,
     reading_options,
     slice_options,
     sources_argument,
@@ -185,7 +185,7 @@ Example:
       -l click -s score_a""",
 )
 @sources_argument
-@column_options
+@options_of("explain", "Columns", label={"required": True}, score={"required": True})
 @measure_options
 @convention_options
 @reading_options

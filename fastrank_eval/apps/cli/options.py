@@ -125,6 +125,7 @@ _SEVERAL_LABELS: dict[str, Any] = {
 #: What the command line adds to options of `evaluate`, by name.
 _OWN: dict[str, dict[str, Any]] = {
     "group": {"multiple": True, "callback": _read_group},
+    "cluster": {"multiple": True, "callback": _read_group},
     "score": {"multiple": True, "callback": _read_scores},
     "measures": {
         "multiple": True,
@@ -206,10 +207,10 @@ comparison_options = combine(
         "--test",
         type=click.Choice(_TESTS),
         default="clustered_t",
-        help="clustered_t, clustered_z: the difference over its standard error, with groups as "
-        "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
-        "swapped at random in each group. bootstrap: groups resampled. All but the first two need "
-        "measures of groups: GAUC, not AUC.",
+        help="clustered_t, clustered_z: the difference over its standard error, with groups (or "
+        "those of --cluster) as clusters. paired_t, wilcoxon, sign: one difference for each "
+        "cluster. randomisation: models swapped at random in each cluster. bootstrap: clusters "
+        "resampled. All but the first two need measures of groups: GAUC, not AUC.",
     ),
     option(
         "Comparison",

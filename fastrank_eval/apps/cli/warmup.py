@@ -121,7 +121,8 @@ def _evaluate_samples(
     # Columns that nothing needs are not read.
     options |= {name: getattr(roles, name) for name in ("weight", "item", "subtopics")}
     # Computed scores are columns of the rows now.
-    options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
+    options |= {"group": roles.group or None, "cluster": roles.cluster or None}
+    options |= {"score": roles.scores, "progress": progress}
     result: Result = evaluate(rows, **options)
     # Only AUC of many more rows calls this kernel.
     for counts in (np.uint8, np.uint16, np.uint32) if plan.pooled_states else ():
@@ -185,8 +186,8 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
 
     number = np.arange(rows.num_rows)
     group, firsts = number, number
-    if roles.group:
-        group, firsts = encode_keys([rows[name].combine_chunks() for name in roles.group])
+    if roles.keys:
+        group, firsts = encode_keys([rows[name].combine_chunks() for name in roles.keys])
 
     def from_rows(names: Sequence[str], by: np.ndarray) -> pa.Table:
         """Select some columns from other rows."""
@@ -208,13 +209,13 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
     score = rows[roles.scores[0]].to_numpy()
     is_best = (score > np.median(score)) | (number % 16 == 0)
     yield from_rows([roles.label], np.where(is_best, best, worst)), group
-    if not roles.group:
+    if not roles.keys:
         return
     few = group % _FEW_GROUPS
-    yield from_rows(roles.group, firsts[few]), few
-    if len(roles.group) > 1 or not pa.types.is_integer(rows[roles.group[0]].type):
+    yield from_rows(roles.keys, firsts[few]), few
+    if len(roles.keys) > 1 or not pa.types.is_integer(rows[roles.keys[0]].type):
         return
     dense = group.astype(np.uint64)
     spread = dense * np.uint64(_FACTOR)
     for keys in (dense, spread >> np.uint64(33), spread, np.where(group % 2, spread, dense)):
-        yield with_numbers(roles.group[0], keys), group
+        yield with_numbers(roles.keys[0], keys), group

@@ -92,7 +92,7 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
     def record(source: object, **options: Any) -> Any:
         seen.update(options, source=source)
-        plain = {"group": "user", "weight": None, "item": None, "subtopics": None}
+        plain = {"group": "user", "cluster": None, "weight": None, "item": None, "subtopics": None}
         plain["ties"] = "expected"
         return original(source, **{**options, **plain})
 
@@ -104,6 +104,7 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -> None:
     outcome = run(
         "evaluate", "log.parquet", *COLUMNS, "-g", "click", "--weight", "w", "--item", "i",
+        "--cluster", "user,a", "--cluster", "b",
         "--subtopics", "c",
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
@@ -118,7 +119,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     assert callable(passed_on.pop("progress"))
     assert passed_on == {
         "source": ["log.parquet"], "group": ["user", "click"], "label": "click", "score": ["pctr"],
-        "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
+        "cluster": ["user", "a", "b"], "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
             "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
         "nan": "null", "null_groups": "drop",
