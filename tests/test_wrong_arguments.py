@@ -18,6 +18,14 @@ from tests.wrong_arguments import LOG, VALUES, Call, calls, foreign, of_measures
 TRIED = 8
 COLUMNS = {"group": "user", "label": "click", "score": "old", "measures": "GAUC"}
 TWO = {**COLUMNS, "score": ["old", "new"], "baseline": "old"}
+#: A user has two groups, another one.
+NESTED = {
+    "user": [1, 1, 2, 2],
+    "q": [1, 2, 3, 3],
+    "click": [1, 0, 0, 1],
+    "old": [0.1, 0.2, 0.3, 0.4],
+}
+GROUPED = {"group": "q", "label": "click", "score": "old", "measures": "RR"}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,14 @@ from fastrank_eval.analysis.compare_tests import (
     refuse_pooled,
 )
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
+from fastrank_eval.engine.records import (
+    CLUSTERS,
+    LEFT_OUT,
+    ROW_COUNTS,
+    MeasureValue,
+    Meta,
+    plain_value,
+)
 from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.labels import Labelled
@@ -39,7 +46,8 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *(*ROW_COUNTS, LARGEST, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
+    *(*ROW_COUNTS, LARGEST, CLUSTERS, "judged_queries", "only_in_run", "only_in_qrels"),
+    "unanswered",
     *("judged_documents", "largest_grade", "reading_notes"),
 )
 

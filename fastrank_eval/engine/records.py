@@ -320,6 +320,12 @@ class MeasureValue(NamedRecord):
     name: str = ""
     label: str = ""
 
+    @property
+    def clusters(self) -> int | None:
+        """The clusters behind its error, where they are counted."""
+        number = self.details.get(CLUSTERS)
+        return None if number is None else int(number)
+
 
 _ARROW_TYPES = {
     "str": pa.string(),
@@ -417,9 +423,9 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
 
 
 def independent_unit(plan: Plan, totals: Totals) -> dict[str, object]:
-    """Return the convention that counts nested clusters.
+    """Return the convention of the number of nested clusters.
 
-    Without a cluster, that which names the columns of a group of several.
+    Without clusters, a group of several columns is one.
     """
     if plan.roles.nested:
         return {CLUSTERS: totals.overall.clusters()}

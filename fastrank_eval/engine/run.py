@@ -132,7 +132,7 @@ def _evaluate(
     if order == "auto":
         peeked = reading.peek(_PEEK)
         keys = [roles.group, roles.cluster] if roles.nested else [roles.group]
-        if peeked is not None and any(_scattered(peeked, names) for names in keys):
+        if peeked is not None and any(_scattered(peeked, names, roles) for names in keys):
             order = "scattered"
     keep = not reading.rereadable
     while order != "scattered":
@@ -178,9 +178,9 @@ def _order_error(returning: ReturningKey, roles: Roles, order: str) -> OrderErro
     )
 
 
-def _scattered(batch: pa.RecordBatch, group: Sequence[str]) -> bool:
+def _scattered(batch: pa.RecordBatch, names: Sequence[str], roles: Roles) -> bool:
     for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
-        keys = keys_of(batch.slice(0, rows), group, 0)
+        keys = keys_of(batch.slice(0, rows), names, 0, set(roles.cluster) - set(roles.group))
         starts = np.append(0, group_starts(keys))
         if any(directions(keys, starts)):
             continue

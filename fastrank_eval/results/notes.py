@@ -126,7 +126,7 @@ def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     by_number: dict[int, list[MeasureValue]] = {}
     overall = [v for v in values if v.by is None]
     for v in overall:
-        used = v.groups_used if total is None else int(v.details.get(CLUSTERS, 0))
+        used = v.groups_used if total is None else v.clusters
         if used:
             by_number.setdefault(used, []).append(v)
     total = f"{meta.groups if total is None else total:,}"
@@ -191,6 +191,8 @@ def rows_left_out_notes(meta: Meta) -> list[str]:
             share = share_text(number / read if read else 0.0)
             models = ", ".join(f"{n:,} of {model}" for model, n in by_model.items())
             lacks = _LACKS[reason]
+            if reason == NULL_GROUP and "cluster" in meta.conventions:
+                lacks = "a group key or a cluster key"
             note = f"{count_text(number, 'row')} without {lacks} left out, {share} of {read:,}"
             notes.append(f"{note}: {models}" if models else note)
     nan = counts.get(NAN, {"rows": 0})

@@ -89,3 +89,74 @@ def test_decisions__of_groups__say_what_their_mean_shows(measure, what) -> None:
 
 
 test_answers = answers(globals())
+
+
+#: Two users with two queries each.
+NESTED = LOG | {"user": [1, 1, 1, 1, 2, 2, 2, 2]}
+
+
+def clustered(measures: str, **options: Any) -> fe.Result:
+    return fe.evaluate(
+        NESTED, label="click", score="old", measures=measures,
+        **{"group": "q", "cluster": "user", **options},
+    )  # fmt: skip
+
+
+def test_clusters__of_all_values__are_counted_in_one_line() -> None:
+    result = clustered("RR,LogLoss", by="q")
+    assert notes_of(result)[0] == "clusters: user (2 of 2)"
+    assert result.meta.conventions["clusters"] == 2
+    assert [v.clusters for v in result] == [2, 2, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert [v["details"]["clusters"] for v in result.document()["results"][:2]] == [2, 2]
+    assert "one cluster has no standard error" in repr(result)
+    assert "effective clusters" in repr(clustered("RR"))
+    assert "cluster=user" in repr(result)
+
+
+def test_clusters__used_by_some_values_only__are_counted_for_each() -> None:
+    log = NESTED | {"click": [1, 0, 1, 0, 1, 1, 1, 1]}
+    result = fe.evaluate(log, group="q", cluster="user", label="click", score="old",
+                         measures="RR,GAUC,AUC")  # fmt: skip
+    note = "clusters: user (of 2: 1 in GAUC; 2 in RR)"
+    assert note in notes_of(result)
+    assert [v.clusters for v in result] == [2, 1, None]
+    assert notes_of(clustered("AUC", keep="state")) == ["clusters: user (2)"]
+    assert notes_of(clustered("AUC")) == []  # it reads no groups
+
+
+def test_clusters__in_a_comparison__are_in_the_notes() -> None:
+    comparison = fe.compare(
+        NESTED, group="q", cluster="user", label="click", score=["old", "new"], baseline="old",
+        measures="RR",
+    )  # fmt: skip
+    assert "clusters: user (2 of 2)" in notes_of(comparison)
+    assert [v.groups for v in comparison] == [2]
+
+
+@pytest.mark.parametrize("cluster", ["q", ["q"]])
+def test_group_as_cluster__adds_a_note_alone(cluster: object) -> None:
+    own, alone = clustered("RR,LogLoss", cluster=cluster), evaluate("RR,LogLoss")
+    assert notes_of(own)[0] == "clusters: q (4 of 4)"
+    assert [v.clusters for v in own] == [None, None]
+    assert list(map(str, own)) == list(map(str, alone))
+    assert own.meta.conventions.keys() - alone.meta.conventions.keys() == {"cluster"}
+
+
+def test_group_of_several_columns__hints_at_clusters() -> None:
+    hint = "groups may not be independent: see cluster"
+    result = clustered("RR", group=["user", "q"], cluster=None, keep="state")
+    assert hint in notes_of(result)
+    assert hint in notes_of(fe.State.from_bytes(result.state.to_bytes()).result())
+    for own in ({}, {"cluster": ["user", "q"], "group": ["q", "user"]}, {"cluster": "user"}):
+        assert hint not in repr(clustered("RR", **own))
+    assert hint not in repr(evaluate("RR"))
+    # No value reads groups.
+    assert hint not in repr(clustered("AUC", group=["user", "q"], cluster=None))
+
+
+def test_null_clusters__left_out__are_counted_by_their_name() -> None:
+    log = NESTED | {"user": [1, 1, 1, 1, 2, 2, None, None]}
+    result = fe.evaluate(log, group="q", cluster="user", label="click", score="old",
+                         measures="RR", null_groups="drop")  # fmt: skip
+    note = "2 rows without a group key or a cluster key left out, 25.0% of 8"
+    assert note in notes_of(result)

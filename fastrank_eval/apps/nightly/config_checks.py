@@ -146,6 +146,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "columns": {
         **_options_of("columns"),
         "group": Key(_names, (), required=True),
+        "cluster": Key(_names),
         "label": Key(_names, (), required=True),
     },
     "models": {"scores": Key(_scores, (), required=True), "baseline": Key(_text)},

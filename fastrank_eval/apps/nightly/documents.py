@@ -23,7 +23,7 @@ from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
 from fastrank_eval.apps.nightly.text import STATUSES
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import CLUSTERS, LEFT_OUT, MeasureValue
 from fastrank_eval.results.gates import ALL
 
 #: The statements that make the tables.
@@ -68,6 +68,8 @@ def record_of(table: str, row: Sequence[Any]) -> Any:
     values["by"] = values.pop("slicing")
     if "dropped" in values:
         values["dropped"] = _parsed(values["dropped"])
+        clusters = values.pop(CLUSTERS)
+        values["details"] = {} if clusters is None else {CLUSTERS: clusters}
     return from_plain(_RECORDS[table], values)
 
 

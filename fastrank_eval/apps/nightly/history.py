@@ -37,7 +37,7 @@ from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 #: The version of the tables and of the document of a night. Files of others are refused.
-VERSION = 14
+VERSION = 15
 #: The kind of state that has the week and the month of a night.
 _PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.

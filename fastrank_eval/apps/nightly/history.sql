@@ -21,6 +21,7 @@ CREATE TABLE value (
     ci_low REAL,
     ci_high REAL,
     effective_groups REAL,
+    clusters INTEGER,
     "groups" INTEGER NOT NULL,
     groups_used INTEGER NOT NULL,
     rows_share REAL,

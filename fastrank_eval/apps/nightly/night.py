@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import CLUSTERS, LEFT_OUT, MeasureValue
 from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
@@ -509,6 +509,11 @@ class Night:
     def requested(self) -> Mapping[str, str]:
         """Computed measure by the name that was requested, where they differ."""
         return dict(self.conventions.get("requested", {}))
+
+    @property
+    def unit(self) -> str:
+        """What intervals take as independent: a group, or a cluster."""
+        return "cluster" if CLUSTERS in self.conventions else "group"
 
     def name_of(self, measure: str) -> str:
         """Return the name of a measure in reports: the one that was asked for."""

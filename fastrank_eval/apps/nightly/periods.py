@@ -531,6 +531,7 @@ def _shown(value: MeasureValue, night: Night) -> MeasureValue:
         ci_low=math.nan,
         ci_high=math.nan,
         effective_groups=math.nan,
+        details={} if night.unit == "cluster" else value.details,
         warning=None,
     )
 

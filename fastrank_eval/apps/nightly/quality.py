@@ -274,13 +274,13 @@ def _coverage(evaluation: Evaluation, model: int) -> float:
 def _nulls(evaluation: Evaluation) -> dict[str, int]:
     """Count the nulls of each column; 0 if nulls of the column are an error."""
     plan, roles = evaluation.plan, evaluation.plan.roles
-    null_counts = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
+    null_counts = dict.fromkeys((*roles.keys, roles.label, *roles.scores), 0)
     if roles.unjudged == "drop":
         del null_counts[roles.label]
     if roles.unretrieved == "drop":
         null_counts = {name: 0 for name in null_counts if name not in roles.scores}
     if "null_groups" in evaluation.meta.conventions:
-        null_counts = {name: 0 for name in null_counts if name not in roles.group}
+        null_counts = {name: 0 for name in null_counts if name not in roles.keys}
     if UNJUDGED in plan.measures:
         null_counts[roles.label] = _to_count(_sum_of(evaluation, UNJUDGED, 0))
     for model, score in enumerate(roles.scores):

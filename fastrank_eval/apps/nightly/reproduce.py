@@ -313,8 +313,9 @@ def _edge(text: str) -> str:
 
 def _columns(night: Night) -> Iterator[str]:
     columns = night.conventions.get("columns", {})
-    for group in columns.get("group", ()):
-        yield from ("--group", group.replace(",", "\\,"))
+    for option in ("group", "cluster"):
+        for column in columns.get(option, ()):
+            yield from (f"--{option}", column.replace(",", "\\,"))
     for name in ("label", "item"):
         if name in columns:
             yield from (f"--{name}", columns[name])

@@ -105,7 +105,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
+from fastrank_eval.results.notes import cluster_notes, largest_group_notes, rows_left_out_notes
 from fastrank_eval.results.report import legend_text
 from fastrank_eval.stats.score_runs import ScoreTable
 
@@ -394,6 +394,7 @@ def _evaluated_night(
         seconds=meta.seconds,
         label=config.label,
         notes=(
+            *cluster_notes(values, meta),
             *largest_group_notes(values, meta),
             *rows_left_out_notes(meta),
             *([] if labels else [NO_LABELS_NOTE]),
@@ -453,13 +454,16 @@ def _conventions_of_run(
 ) -> dict[str, Any]:
     """Return the conventions, columns and quality limits of a run."""
     conventions: dict[str, Any] = plain_value(evaluation.meta.conventions)
+    conventions.pop("group", None)  # `columns` has it
     measures, given = conventions["measures"], config.options
     conventions["measures"] = {name: measures[name] for name in measures if name not in hidden}
     if config.where is not None:
         conventions["where"] = config.where
     if "format" in given:
         conventions["format"] = given["format"]
-    columns = {name: given[name] for name in ("group", "label", "item") if given.get(name)}
+    columns = {
+        name: given[name] for name in ("group", "cluster", "label", "item") if given.get(name)
+    }
     limits = {name: limit for name, limit in vars(config.quality).items() if limit is not None}
     return {**conventions, "columns": plain_value(columns), "quality": plain_value(limits)}
 

@@ -41,7 +41,7 @@ from fastrank_eval.apps.nightly.text import (
     not_judged,
     sentences,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
+from fastrank_eval.engine.records import CLUSTERS, JSON_SCHEMAS, MeasureValue, plain_value
 from fastrank_eval.results.report import amount, code_span, interval_text, printable
 
 SCHEMA = JSON_SCHEMAS["nightly"]
@@ -111,7 +111,10 @@ def night_dict(
         names: Sequence[str] = (),
     ) -> dict[str, Any]:
         values = asdict(record) | {"name": night.name_of(record.measure)}
-        return {key: values[key] for key in names or values}
+        chosen = {key: values[key] for key in names or values}
+        if isinstance(record, MeasureValue) and night.unit == "cluster":
+            chosen[CLUSTERS] = record.clusters
+        return chosen
 
     complete, before = night.labels_complete, night.judged_before
     content = {
@@ -397,7 +400,8 @@ def _since(kind: str) -> str:
 
 
 def _legend(night: Night) -> str:
-    level = f"\\[...\\] {confidence_text(night)} confidence intervals (groups are clusters)"
+    what = "groups are clusters" if night.unit == "group" else f"{night.unit}s are independent"
+    level = f"\\[...\\] {confidence_text(night)} confidence intervals ({what})"
     if not night.compared:
         return level
     marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())

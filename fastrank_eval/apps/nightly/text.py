@@ -416,22 +416,22 @@ def digits_for(size: float, least: int = 3) -> int:
     return min(max(two_digits(size), least), _MAX_DIGITS) if known else least
 
 
-def warning(name: str | None) -> str:
+def warning(name: str | None, unit: str = "group") -> str:
     """Format a warning about the interval of a value.
 
     The interval is rough, or there is none.
 
     Examples
     --------
-    >>> warning("pooled"), warning("few_groups"), warning(None)
-    ('no interval', 'few effective groups', '')
+    >>> warning("pooled"), warning("few_groups", "cluster"), warning(None)
+    ('no interval', 'few effective clusters', '')
     """
     names = {
         "pooled": "no interval",
         "merged": "merged, no interval",
-        "few_groups": "few effective groups",
-        "one_group": "one group, no interval",
-        "no_variance": "groups do not vary, no interval",
+        "few_groups": f"few effective {unit}s",
+        "one_group": f"one {unit}, no interval",
+        "no_variance": f"{unit}s do not vary, no interval",
     }
     return names.get(name or "", (name or "").replace("_", " "))
 
@@ -461,16 +461,24 @@ def ago_exactly(kind: str, night: Night) -> str:
     return str(night.date - dt.timedelta(days=days))
 
 
-def how_sure(level: str) -> str:
+def independent(unit: str) -> str:
+    """Say what intervals take as independent; the unit is of `Night.unit`."""
+    return "groups are independent clusters" if unit == "group" else f"{unit}s are independent"
+
+
+def how_sure(level: str, unit: str) -> str:
     """Explain the intervals, p-values and verdicts of a page.
 
     Parameters
     ----------
     level : str
         Such as ``"95%"``.
+    unit : str
+        Of `Night.unit`.
     """
+    what = f"{unit}s as independent" + " clusters" * (unit == "group")
     return (
-        f"Each interval has {level} confidence and takes groups as independent clusters "
+        f"Each interval has {level} confidence and takes {what} "
         "(Student's t). p and the word next to a change are adjusted for the number of comparisons "
         "(Holm, over all rows and over each slicing); intervals are not. So a change can be "
         "unclear although its interval does not contain zero. Changes from the baseline are "
@@ -516,8 +524,7 @@ _SHARES = {
     "rows_share": "rows count for",
     "positives_share": "positive rows count for",
 }
-_GROUPS = {"groups": "groups", "groups_used": "groups that count",
-           "effective_groups": "effective groups"}  # fmt: skip
+_GROUPS = {"groups": "groups", "groups_used": "groups that count", "effective_groups": ""}
 _UNSURE = ", not significant once corrected for the number of comparisons"
 #: What follows a difference, by its verdict; `_UNSURE` after others.
 _DOUBTS = {
@@ -660,7 +667,8 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
         shares = percent_text(n, 3), percent_text(finding.limit, 3)
         return f"{shares[0]} of the {_SHARES[field]} {subject}, {limit} {shares[1]}"
     if field in _GROUPS:
-        return f"{subject} rests on {count(n)} {_GROUPS[field]}, {limit} {count(finding.limit)}"
+        what = f"effective {night.unit}s" if field == "effective_groups" else _GROUPS[field]
+        return f"{subject} rests on {count(n)} {what}, {limit} {count(finding.limit)}"
     if not finding.score:
         return "A gate on the rows failed"
     value = f"{subject} is {_value(finding)}{_interval(night, finding)}"

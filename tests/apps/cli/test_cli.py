@@ -119,8 +119,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     assert callable(passed_on.pop("progress"))
     assert passed_on == {
         "source": ["log.parquet"], "group": ["user", "click"], "label": "click", "score": ["pctr"],
-        "cluster": ["user", "a", "b"], "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
-            "subtopics": "c",
+        "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
+            "subtopics": "c", "cluster": ["user", "a", "b"],
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
         "nan": "null", "null_groups": "drop",
         "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",

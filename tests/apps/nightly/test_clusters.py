@@ -1,0 +1,54 @@
+"""Nights whose independent unit is a cluster of groups."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import compute, parquet
+
+import fastrank_eval as fe
+from tests.support.nightly_runs import CONFIG, adjust, kept_on, nightly, on
+
+
+@pytest.fixture
+def clustered(folder: Path) -> Path:
+    """A folder whose users have households."""
+    for day in (1, 2):
+        path = f"logs/day={on(day)}/part-00000.parquet"
+        log = parquet.read_table(path)
+        household = compute.divide(log["user_id"], 4)
+        parquet.write_table(log.append_column("household", household), path)
+    config = CONFIG.replace('label = "click"', 'label = "click"\ncluster = "household"')
+    Path("nightly.toml").write_text(config)
+    adjust(folder, '[output]\nfolder = "pages"\n[gates]\nfail_if = "GAUC > 0"\n')
+    return folder
+
+
+def test_clusters__of_nights__stand_behind_errors_and_are_told(clustered: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json", "-q").exit_code == 3
+    night = kept_on(2)
+    own = fe.evaluate(
+        "logs/day=2026-11-02", group="user_id", cluster="household", label="click",
+        score=["score_a", "score_b"], measures=["GAUC", "AUC(se='clustered')", "LogLoss"],
+    )  # fmt: skip
+    clusters = own.meta.conventions["clusters"]
+    assert 1 < clusters < night.quality.groups  # type: ignore[operator]
+    assert night.conventions["columns"]["cluster"] == ["household"]
+    assert (night.conventions["clusters"], night.unit) == (clusters, "cluster")
+    assert [(v.se, v.clusters) for v in night.overall] == [(v.se, v.clusters) for v in own]
+    assert all(v.clusters is not None for v in night.values)
+    assert any(line.kind == "yesterday" for line in night.compared)
+    (note,) = (note for note in night.notes if note.startswith("clusters: household ("))
+    assert f"of {clusters:,}" in note
+
+    told = json.loads(Path("told.json").read_text())["nights"][-1]
+    assert [one["clusters"] for one in told["headline"]] == [v.clusters for v in own]
+    assert all(one["clusters"] is None for one in told["periods"]["week"])
+    assert "--cluster household" in told["next_steps"][0]["command"]
+    page = Path("pages/2026-11-02.html").read_text()
+    assert "takes clusters as independent (Student&#39;s t)" in page
+    assert "<dt>Clusters</dt>" in page
+    assert "Effective clusters" in page
+    assert "effective groups" not in page.lower()
