@@ -99,13 +99,14 @@ def compare(
         For randomisation and bootstrap. The result has the same bits for any order of the rows and
         number of threads.
     **options
-        Any other argument of `evaluate`: `group`, which is required, `score` with two columns or
-        more ... With `cluster` every test takes clusters in place of groups: the difference of one
-        is the weighted mean over its groups that both models use; it is swapped, or drawn, whole.
-        `wins`, `ties` and `losses` count groups. `confidence` is the level of intervals; a
-        difference is shown where the adjusted p-value is at most ``1 - confidence``. ``keep=""``
-        keeps no values of groups for `Comparison.largest_changes` and `Comparison.per_group`; that
-        bounds memory for any number of groups, unless AUC with a clustered error is a measure.
+        Any other argument of `evaluate`: `group`, which is required (for measures of all rows
+        `cluster` is enough), `score` with two columns or more ... With `cluster` every test takes
+        clusters in place of groups: the difference of one is the weighted mean over its groups that
+        both models use; it is swapped, or drawn, whole. `wins`, `ties` and `losses` count groups.
+        `confidence` is the level of intervals; a difference is shown where the adjusted p-value is
+        at most ``1 - confidence``. ``keep=""`` keeps no values of groups for
+        `Comparison.largest_changes` and `Comparison.per_group`; that bounds memory for any number
+        of groups, unless AUC with a clustered error is a measure.
 
     Returns
     -------
@@ -135,7 +136,9 @@ def compare(
     (0.3333, 1, 2, 0)
     """
     started = perf_counter()
-    check_names("compare", options, compare, needs=("baseline", "group"))
+    # The cluster is the group of measures of all rows.
+    unit = "group" if options.get("cluster") is None else "cluster"
+    check_names("compare", options, compare, needs=("baseline", unit))
     read = Options.read(source, options)
     choices = choices_of(
         test=test,

@@ -322,6 +322,17 @@ def test_a_cluster_that_is_the_group__changes_no_bit(test: str) -> None:
     same(compare(log, None, **two), compare(log, ["day", "query"], **two))
 
 
+def test_cluster_alone__is_the_group_of_measures_of_all_rows() -> None:
+    given: dict[str, Any] = {**COLUMNS, "measures": "AUC,LogLoss", "by": "slot"}
+    log = LOG.set_column(3, "old", pc.divide(LOG["spend"], 3.0)).drop(["new"])
+    log = log.append_column("new", pc.divide(LOG["spend"], 4.0))
+    wanted = fe.compare(log, **{**given, "group": "user"})
+    given.pop("group")
+    same(wanted, fe.compare(log, **given, cluster="user"))
+    with pytest.raises(ArgumentError, match=r"group: must name the key columns, got None; GAUC"):
+        fe.compare(log, **{**given, "measures": "GAUC"}, cluster="user")
+
+
 def sorted_by_user(log: pa.Table) -> pa.Table:
     return log.sort_by([("user", "descending"), ("query", "ascending")])
 
