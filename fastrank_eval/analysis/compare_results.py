@@ -42,7 +42,7 @@ from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.labels import Labelled
 
 #: Conventions that change no value, or that a comparison sets itself.
-_IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
+_IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score", "group")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
@@ -85,6 +85,9 @@ def compare_results(
             texts,
             names_of_other,
         )
+        if records.clusters is not None:
+            counts = {CLUSTERS: len(records.clusters.heads)}
+            meta = replace(meta, conventions={**meta.conventions, **counts})
         candidates = list(names_of_other.values())
         evaluated = [
             replace(v, score=candidate)

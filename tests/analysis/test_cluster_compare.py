@@ -403,6 +403,24 @@ def test_results_of_other_rows__are_joined_in_clusters(text: str) -> None:
     assert by_t.groups == sum(bool(c[1] or c[3]) for c in clusters)
 
 
+def test_results_of_other_clusters_of_a_column__count_those_of_both() -> None:
+    low, high = (
+        LOG.filter(keep) for keep in (pc.less(LOG["user"], 40), pc.greater(LOG["user"], 9))
+    )
+    found = evaluate(low, "old", measures="P@3").compare(evaluate(high, "new", measures="P@3"))
+    assert "clusters: user (of 60: 40 in P@3 of old; 50 in P@3 of new)" in str(found)
+
+
+def test_results_by_other_names_of_several_columns__are_joined_as_before() -> None:
+    log = LOG.append_column("day", pc.bit_wise_and(LOG["query"], 3))
+    renamed = log.rename_columns(["date" if n == "day" else n for n in log.column_names])
+    one, other = (
+        evaluate(each, score, None, group=["query", name], measures="GAUC")
+        for each, score, name in ((log, "old", "day"), (renamed, "new", "date"))
+    )
+    assert one.compare(other).joined["only_base"] == 0
+
+
 def test_results_of_other_clusters__are_refused() -> None:
     one, other = evaluate(LOG, "old"), evaluate(LOG, "new", None)
     message = r"different conventions: cluster is \['user'\] in one and None in the other; evaluate"
