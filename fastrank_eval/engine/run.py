@@ -429,7 +429,8 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     if unit is not None and uses:
         return unit
     needs = {
-        **{str(m): m.needs_groups for m in measures},
+        # Clusters alone are the groups of measures of all rows.
+        **{str(m): m.needs_groups and not (options.cluster and m.pooled) for m in measures},
         KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
         f"baseline={options.baseline!r}": options.baseline is not None,
         f"order={options.order!r}": options.order in ("sorted", "grouped"),

@@ -8,7 +8,7 @@ Name the slices of multicalibration errors, and list them, worst first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -121,19 +121,19 @@ class LargestGroup:
         return cls(int(record["rows"]), key, bool(record.get("at_least", False)))
 
 
-def entry_of_whole(header: Mapping[str, Any], group: Sequence[str] | None) -> dict[str, Any]:
+def entry_of_whole(header: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
     """Return the entry of a header whose states have no group in common.
 
     Parameters
     ----------
     header : mapping
-    group : sequence of str, optional
+    names : collection of str, optional
         New names of the key columns: workers have hashes of keys under other names.
     """
     largest = LargestGroup.of_header(header)
     if largest is None:
         return {}
-    known = group is None or list(group) == header["columns"]["group"]
+    known = names is None or set(largest.key or ()) <= set(names)
     return {LARGEST: LargestGroup(largest.rows, largest.key if known else None).plain()}
 
 

@@ -262,13 +262,17 @@ class State:
 
     @typed
     def as_one(
-        self, group: Sequence[str] | None = None, like: State | None = None, **provenance: Any
+        self,
+        group: Sequence[str] | None = None,
+        cluster: Sequence[str] = (),
+        like: State | None = None,
+        **provenance: Any,
     ) -> State:
         """Replace the provenance by that of one evaluation of all rows.
 
         Parameters
         ----------
-        group : sequence of str, optional
+        group, cluster : sequence of str, optional
             New names of the key columns.
         like : State, optional
             A state whose names of measures reports show.
@@ -278,7 +282,7 @@ class State:
         keys = ("sources", "order", "where", "limit")
         check_options("as_one", provenance, keys, own=State.as_one)
         header = dict(self._header)
-        header |= entry_of_whole(header, group)
+        header |= entry_of_whole(header, group and (*group, *cluster))
         counts = {
             name: sum(getattr(one, name) for one in self.provenance)
             for name in ("rows", "positives", "groups")
@@ -289,6 +293,9 @@ class State:
         ]
         if group is not None:
             header["columns"] = {**header["columns"], "group": list(group)}
+        if cluster:
+            header["columns"] = {**header["columns"], "cluster": list(cluster)}
+            header["conventions"] = {**header["conventions"], "cluster": list(cluster)}
         if like is not None and "names" in like._header:
             header["names"] = like._header["names"]
         return State(header, self._states)

@@ -154,9 +154,13 @@ def _rebalanced(rows: Any) -> Any:
     return rows.sparkSession.sql(f"SELECT {hint} * FROM rows_to_rebalance")  # noqa: S608
 
 
-@pytest.mark.parametrize("group", ["user", "name"])
+@pytest.mark.parametrize(
+    "keys",
+    [{"group": "user"}, {"group": "name"}, {"group": ["user", "session"], "cluster": "user"}],
+    ids=str,
+)
 @pytest.mark.parametrize("how", ["rebalance", "shuffle", "fewer"])
-def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, group, how) -> None:
+def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, keys, how) -> None:
     """As a rule of the optimiser or a vendor's plan would do it behind our back."""
     changes: dict[str, Callable[[Any], Any]] = {
         "rebalance": _rebalanced,
@@ -175,7 +179,7 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
         configured(spark__sql__adaptive__advisoryPartitionSizeInBytes="2k"),
         pytest.raises(fe.SparkError, match="belongs elsewhere"),
     ):
-        fe.spark.evaluate(frame, group=group, **OPTIONS)
+        fe.spark.evaluate(frame, **keys, **OPTIONS)
 
 
 def test_partition_that_does_not_reply__is_missed(frame, monkeypatch) -> None:
@@ -264,7 +268,7 @@ def test_keys_of_another_order__a_hash_of_a_group_that_is_gone_is_told_as_it_is(
         partitions=2,
         kept=(),
     )
-    assert re.fullmatch(r"first hash of the group=1, second .*=2", made._group_of(1, 2))
+    assert re.fullmatch(r"first hash of the group=1, second .*=2", made._key_of("group", 1, 2))
 
 
 def test_kernels__are_compiled_once_a_worker_not_once_a_task(frame) -> None:

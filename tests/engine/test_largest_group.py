@@ -161,14 +161,14 @@ def test_malformed_group__is_refused(record: object) -> None:
 @pytest.mark.parametrize("key, keep", [("g", False), ("t", False), ("t", True)])
 def test_partitions_of_spark__name_the_group_if_they_know_its_key(key, keep, monkeypatch) -> None:
     log = log_of([100, *[1] * 99])
-    hashes = {worker.FIRST_HASH: log["g"].to_numpy(), worker.SECOND_HASH: log["g"].to_numpy()}
+    hashes = dict.fromkeys(worker.HASHES["group"], log["g"].to_numpy())
     columns = {"y": log["y"], "s": log["s"], **({key: log[key]} if key == "g" or keep else {})}
     columns |= hashes if key == "t" else {}
-    group = [key] if key == "g" or keep else [worker.FIRST_HASH, worker.SECOND_HASH]
+    keys = ["g"] if key == "g" else list(hashes)
+    group = [key] if keep else keys
     task = worker.Task(
         {**OPTIONS, "group": group, "measures": ["LogLoss"]}, 4, keep, False,
-        key=worker.FIRST_HASH if key == "t" else "g", key_bits=64,
-        hashed=("t",) * (key == "t"), names=tuple(columns),
+        keys=dict.fromkeys(keys, ""), key_bits=64, names=tuple(columns),
     )  # fmt: skip
     rows = pa.table(columns)
     integers = log["g"].to_numpy()
@@ -182,7 +182,13 @@ def test_partitions_of_spark__name_the_group_if_they_know_its_key(key, keep, mon
     assert [reply.fault for reply in replies] == [None] * 4
     empty = batched.partial(log.slice(0, 0), group=key, **OPTIONS)
     job = merge_replies(
-        replies, {"y": empty}, 4, {"sources": ["DataFrame"], "where": None}, [key], lambda *_: ""
+        replies,
+        {"y": empty},
+        4,
+        {"sources": ["DataFrame"], "where": None},
+        [key],
+        [],
+        lambda *_: "",
     )
     result = job.states["y"].result()
     named_key = {"g": 0} if key == "g" else {"t": "g0"} if keep else None

@@ -24,9 +24,8 @@ from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.worker import (
-    FIRST_HASH,
+    HASHES,
     REPLY,
-    SECOND_HASH,
     VALUES,
     JobResult,
     Task,
@@ -39,6 +38,7 @@ from fastrank_eval.integrations.spark.worker import (
     merge_replies,
     numbered_columns,
     quote,
+    units_of,
     without_keyless,
 )
 from fastrank_eval.io.columns import refuse_unhashable
@@ -80,7 +80,7 @@ class Job:
     ----------
     rows : DataFrame
         The rows that the condition selects.
-    group : tuple of str
+    group, cluster : tuple of str
         Key columns.
     where : str or None
     task : Task
@@ -91,6 +91,7 @@ class Job:
 
     rows: DataFrame
     group: tuple[str, ...]
+    cluster: tuple[str, ...]
     where: str | None
     task: Task
     empty_runs: Mapping[str, Evaluation]
@@ -125,9 +126,10 @@ class Job:
         """
         arguments = {"measures": DEFAULT_MEASURES, **options}
         check_names("spark", arguments, own)
-        if arguments.get("group") is None:
+        keys = [name for name in ("group", "cluster") if arguments.get(name) is not None]
+        if not keys:
             raise ArgumentError(f"{own.__name__}() needs group=...")
-        for name in ("group", "label", "score"):
+        for name in (*keys, "label", "score"):
             arguments[name] = OPTIONS[name].read(name, arguments[name])
         check_frame(df)
         where = arguments.pop("where", None)
@@ -140,7 +142,8 @@ class Job:
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
         rows = filter_rows(df, where, schema)
-        given = {**arguments, "measures": measures, "where": where, "keep": ["values", *kept]}
+        needed = "values" if "group" in keys else "state"
+        given = {**arguments, "measures": measures, "where": where, "keep": [needed, *kept]}
         read = Options.read(schema.empty_table(), given)
         requests = options_by_label(read)
         empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
@@ -159,15 +162,20 @@ class Job:
             "scores" in kept,
             drop_keyless=null_groups == "drop",
         )
-        group = read.group or ()
-        for name in group:
+        cluster = read.cluster or ()
+        group = read.group or cluster
+        for name, role in (
+            dict.fromkeys(cluster, "cluster") | dict.fromkeys(group, "group")
+        ).items():
             # Hashed keys are not checked later.
-            refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
-        return cls(rows, group, where, task, empty_runs)
+            refuse_unhashable(pa.nulls(0, schema.field(name).type), name, role)
+        return cls(rows, group, cluster, where, task, empty_runs)
 
     def run(self) -> JobResult:
         """Run the job."""
-        rows = self.rows.dropna(subset=list(self.group)) if self.task.drop_keyless else self.rows
+        rows = self.rows
+        if self.task.drop_keyless:
+            rows = rows.dropna(subset=[*self.cluster, *self.group])
         task = replace(self.task, edges=_edges(rows, list(self.empty_runs.values())))
         frame, task = self._group_rows(task, keep_keys=task.keep_groups)
         replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
@@ -183,9 +191,8 @@ class Job:
             )
             for label, one in self.empty_runs.items()
         }
-        return merge_replies(
-            replies, empty, task.partitions, provenance, self.group, self._group_of
-        )
+        keys = self.group, self.cluster
+        return merge_replies(replies, empty, task.partitions, provenance, *keys, self._key_of)
 
     def group_values(self) -> DataFrame:
         """Return a lazy DataFrame of the values of every group."""
@@ -207,23 +214,24 @@ class Job:
             slicing = () if plan.slicings is None or sliced else plan.slicings.columns
             fields = tuple(field for field in plan.roles.fields if field not in slicing)
             # Key columns are added separately, unless they have another role too.
-            roles = replace(plan.roles, group=(), fields=fields)
+            roles = replace(plan.roles, group=(), cluster=(), fields=fields)
             names += input_columns(roles.by_column(), roles.expressions)
         if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
             names.append(task.options["subtopics"])
-        return group_rows(self.rows, self.group, names, task, keep_keys=keep_keys)
+        keys = self.group, self.cluster
+        return group_rows(self.rows, *keys, names, task, keep_keys=keep_keys)
 
-    def _group_of(self, first: int, second: int) -> str:
-        """Name the group of two hashes, for messages."""
-        functions = functions_of(self.rows)
-        keys = [functions.col(quote(name)) for name in self.group]
-        is_group = (functions.col(quote(FIRST_HASH)) == first) & (
-            functions.col(quote(SECOND_HASH)) == second
-        )
-        row = self.rows.select(*keys, *hash_columns(self.rows, self.group)).where(is_group).first()
-        if row is None:
-            return f"{FIRST_HASH}={first}, {SECOND_HASH}={second}"
-        return ", ".join(f"{name}={row[n]!r}" for n, name in enumerate(self.group))
+    def _key_of(self, unit: str, *hashes: int) -> str:
+        """Name the group or the cluster of two hashes, for messages."""
+        functions, names = functions_of(self.rows), units_of(self.group, self.cluster)[unit]
+        known = dict(zip(HASHES[unit], hashes, strict=True))
+        keys = [functions.col(quote(name)) for name in names]
+        rows = self.rows.select(*keys, *hash_columns(self.rows, names, unit))
+        for name, value in known.items():
+            rows = rows.where(functions.col(quote(name)) == value)
+        row = rows.first()
+        named = known if row is None else dict(zip(names, row, strict=False))
+        return ", ".join(f"{name}={value!r}" for name, value in named.items())
 
 
 def _partition_count(df: DataFrame, partitions: int | None) -> int:

@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: Columns that replace keys of other types than integers.
-FIRST_HASH, SECOND_HASH = "first hash of the group", "second hash of the group"
+HASHES = {
+    unit: (f"first hash of the {unit}", f"second hash of the {unit}")
+    for unit in ("group", "cluster")
+}
 #: Schema of the reply of a partition: one row of counts and a state for each label, or an error.
 REPLY = "partition long, rows long, compiled long, states array<binary>, fault string"
 #: Schema of the distinct values of a column and their rows, an Arrow stream.
@@ -74,19 +77,18 @@ class Task:
         Keep scores as numbers, for curves.
     version : str
         Version of fastrank_eval on the driver.
-    key : str
-        Column to partition and sort by: an integer key, or the first hash of the key.
+    keys : mapping of str to str
+        The columns that order rows, those of clusters first: each an integer key, or one of the two
+        hashes of a key. And what a message tells where it is null.
     key_bits : int
-        Width of this column.
-    hashed : tuple of str
-        Key columns that two hashes replace; empty for an integer key.
+        Width of the first of these columns, by which rows are partitioned.
     names : tuple of str
         Names of the columns of batches. Batches travel under other names, because Spark does not
         pass every name to Python.
     edges : mapping of str to pyarrow.Array
         Edges of quantiles by column.
     drop_keyless : bool
-        Leave out rows without a group key, and count them.
+        Leave out rows without a key, and count them.
     """
 
     options: Mapping[str, Any]
@@ -94,12 +96,16 @@ class Task:
     keep_groups: bool
     keep_scores: bool
     version: str = __version__
-    key: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
     key_bits: int = 0
-    hashed: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     edges: Mapping[str, pa.Array] = field(default_factory=dict)
     drop_keyless: bool = False
+
+    @property
+    def key(self) -> str:
+        """The column by which rows are partitioned."""
+        return next(iter(self.keys))
 
 
 @kernel
@@ -195,49 +201,48 @@ def first_misplaced(
 
 
 def complete_runs(
-    batches: Iterable[pa.RecordBatch], first: str, second: str
+    batches: Iterable[pa.RecordBatch], keys: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Sort the rows of each hash, so that rows of a key are contiguous.
+    """Sort the rows of each value of the first column by the others.
 
-    Spark sorts by the first hash only. Rows with the same first hash are sorted by the second one
-    here. The rows of the last hash of a batch wait for the next batch.
+    Spark sorts by the first column only: a hash of the key, or the cluster. The rows of its last
+    value in a batch wait for the next batch.
 
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        Sorted by the first hash, which is never null.
-    first, second : str
-        Columns of int64.
+        Sorted by the first column.
+    keys : sequence of str
+        Columns of integers, without nulls.
     """
+    first = keys[0]
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
-        keys = as_array(batch.column(first))
-        last_start = int(np.searchsorted(keys, keys[-1], "left"))
-        if last_start or (waiting and keys[0] != as_array(waiting[-1].column(first))[-1]):
+        values = as_array(batch.column(first))
+        last_start = int(np.searchsorted(values, values[-1], "left"))
+        if last_start or (waiting and values[0] != as_array(waiting[-1].column(first))[-1]):
             waiting.append(batch.slice(0, last_start))
-            yield from _sort_runs(waiting, first, second)
+            yield from _sort_runs(waiting, keys)
             waiting = []
         waiting.append(batch.slice(last_start))
-    yield from _sort_runs(waiting, first, second)
+    yield from _sort_runs(waiting, keys)
 
 
-def _sort_runs(batches: list[pa.RecordBatch], first: str, second: str) -> Iterator[pa.RecordBatch]:
-    """Sort complete runs of the first hash by the second one."""
+def _sort_runs(batches: list[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Sort complete runs of the first column by the others."""
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
-    first_hashes, second_hashes = (
-        np.concatenate([as_array(batch.column(name)) for batch in batches])
-        for name in (first, second)
+    first, *others = (
+        np.concatenate([as_array(batch.column(name)) for batch in batches]) for name in keys
     )
-    if not (
-        (first_hashes[1:] == first_hashes[:-1]) & (second_hashes[1:] != second_hashes[:-1])
-    ).any():
+    same = first[1:] == first[:-1]
+    if not any((same & (each[1:] != each[:-1])).any() for each in others):
         yield from batches
         return
-    order = pa.array(np.lexsort((second_hashes, first_hashes)))
+    order = pa.array(np.lexsort((*others[::-1], first)))
     yield from pa.Table.from_batches(batches).take(order).combine_chunks().to_batches()
 
 
@@ -292,8 +297,8 @@ class _PartitionRows:
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         checked = self._checked_batches()
-        if self._task.hashed:
-            checked = complete_runs(checked, FIRST_HASH, SECOND_HASH)
+        if len(self._task.keys) > 1:
+            checked = complete_runs(checked, list(self._task.keys))
         for batch in checked:
             self._remember(batch)
             self.rows += batch.num_rows
@@ -310,16 +315,20 @@ class _PartitionRows:
         for batch in self._batches:
             if not batch.num_rows:
                 continue
-            column = batch.column(task.key)
-            if column.null_count and not task.drop_keyless:
-                raise _null_key_error(task, column.null_count)
-            if column.null_count:
+            for name, told in task.keys.items():
+                column = batch.column(name)
+                if not column.null_count:
+                    continue
+                if not task.drop_keyless:
+                    raise ColumnError(
+                        f"{told} in at least {column.null_count:,} row(s); fill or drop these rows "
+                        "(null_groups='drop')."
+                    )
                 self.keyless += column.null_count
                 batch = filter_batch(batch, mask_column(~null_rows(column)))
-                column = batch.column(task.key)
-                if not batch.num_rows:
-                    continue
-            keys = as_array(column).astype(np.int64, copy=False)
+            if not batch.num_rows:
+                continue
+            keys = as_array(batch.column(task.key)).astype(np.int64, copy=False)
             row = first_misplaced(keys, before, task.key_bits, task.partitions, self._number)
             if row >= 0:
                 raise SparkError(
@@ -480,16 +489,6 @@ def _freeze_loaded() -> None:
     gc.freeze()
 
 
-def _null_key_error(task: Task, nulls: int) -> ColumnError:
-    names = task.hashed or (task.key,)
-    message = f"group column '{names[0]}' is null"
-    if len(names) > 1:
-        message = f"one of the group columns {', '.join(map(repr, names))} is null"
-    return ColumnError(
-        f"{message} in at least {nulls:,} row(s); fill or drop these rows (null_groups='drop')."
-    )
-
-
 def _partition_number() -> int:
     from pyspark import TaskContext
 
@@ -501,7 +500,7 @@ def _partition_number() -> int:
 
 #: States to read and merge at a time.
 _STATES_AT_ONCE = 32
-_HASHED_GROUP = re.compile(f"{FIRST_HASH}=(-?\\d+), {SECOND_HASH}=(-?\\d+)")
+_HASHED = re.compile("first hash of the (\\w+)=(-?\\d+), second hash of the \\1=(-?\\d+)")
 
 
 class JobResult(NamedTuple):
@@ -534,7 +533,8 @@ def merge_replies(
     partitions: int,
     provenance: Mapping[str, Any],
     group: Sequence[str],
-    group_of: Callable[[int, int], str],
+    cluster: Sequence[str],
+    key_of: Callable[[str, int, int], str],
 ) -> JobResult:
     """Merge the replies of partitions.
 
@@ -548,10 +548,10 @@ def merge_replies(
         Expected number of replies; there are none if there are no rows.
     provenance : mapping of str to object
         Provenance of the rows: sources and where.
-    group : sequence of str
+    group, cluster : sequence of str
         Key columns.
-    group_of : callable
-        Gets the name of the group of two hashes, for messages.
+    key_of : callable
+        Gets the key of a unit of `HASHES` and of two hashes, for messages.
 
     Raises
     ------
@@ -562,7 +562,7 @@ def merge_replies(
     replies = sorted(replies, key=lambda reply: reply.partition)
     faults = [reply for reply in replies if reply.fault is not None]
     if faults:
-        raise _error(faults, partitions, group_of)
+        raise _error(faults, partitions, units_of(group, cluster), key_of)
     numbers = [reply.partition for reply in replies]
     if numbers and numbers != list(range(partitions)):
         raise SparkError(
@@ -570,11 +570,11 @@ def merge_replies(
             f"{min(numbers)} to {max(numbers)}: rows may be missing or counted twice, so there is "
             "no result. Leave rules that merge or split partitions out of this session."
         )
-    given = {"order": "spark", "limit": None, **provenance}
+    given = {"order": "spark", "limit": None, "group": group, "cluster": cluster, **provenance}
     states = {}
     for index, (label, of_no_rows) in enumerate(empty.items()):
         parts = [bytes(reply.states[index]) for reply in replies if reply.states is not None]
-        states[label] = _merged(parts, of_no_rows).as_one(**given, group=group, like=of_no_rows)
+        states[label] = _merged(parts, of_no_rows).as_one(**given, like=of_no_rows)
     return JobResult(states, sum(reply.compiled for reply in replies))
 
 
@@ -590,13 +590,20 @@ def _merged(parts: Sequence[bytes], empty: State) -> State:
 
 
 def _error(
-    faults: Sequence[Any], partitions: int, group_of: Callable[[int, int], str]
+    faults: Sequence[Any],
+    partitions: int,
+    units: Mapping[str, Sequence[str]],
+    key_of: Callable[[str, int, int], str],
 ) -> FastRankEvalError:
     first = json.loads(faults[0].fault)
     kind = getattr(errors, first["kind"], FastRankEvalError)
-    message = _HASHED_GROUP.sub(
-        lambda match: group_of(int(match[1]), int(match[2])), first["message"]
+    message = _HASHED.sub(
+        lambda match: key_of(match[1], int(match[2]), int(match[3])), first["message"]
     )
+    for unit, names in units.items():
+        for comma, text in ((",", str), (", ", repr)):
+            hashes, own = (comma.join(map(text, each)) for each in (HASHES[unit], names))
+            message = message.replace(hashes, own)
     if len(faults) > 1:
         message += f" {len(faults)} of {partitions} partitions have this error or another one."
     return kind(message)
@@ -656,15 +663,27 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
     return pa.schema(fields)
 
 
+def units_of(group: Sequence[str], cluster: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the columns that order rows by unit: those of clusters with several groups first."""
+    if not cluster or set(cluster) == set(group):
+        return {"group": tuple(group)}
+    inside = set(cluster) < set(group)
+    return {
+        "cluster": tuple(cluster),
+        "group": tuple(name for name in group if not (inside and name in cluster)),
+    }
+
+
 def group_rows(
     df: DataFrame,
     group: Sequence[str],
+    cluster: Sequence[str],
     columns: Iterable[str],
     task: Task,
     *,
     keep_keys: bool,
 ) -> tuple[DataFrame, Task]:
-    """Have Spark partition and sort rows by group.
+    """Have Spark partition and sort rows by group, or by the cluster that holds it.
 
     Spark uses radix sort only for one integer column; for other keys it compares rows. Other keys
     are therefore hashed twice to 64 bits; a prefix makes the second hash independent.
@@ -672,7 +691,7 @@ def group_rows(
     Parameters
     ----------
     df : DataFrame
-    group : sequence of str
+    group, cluster : sequence of str
         Key columns.
     columns : iterable of str
         Further columns to read.
@@ -684,7 +703,7 @@ def group_rows(
     Returns
     -------
     DataFrame
-        Its columns are numbered; each group is in one partition.
+        Its columns are numbered; each group, and each cluster, is in one partition.
     Task
         The task of these partitions.
 
@@ -695,22 +714,29 @@ def group_rows(
     """
     functions = functions_of(df)
     types = {field.name: field.dataType.typeName() for field in df.schema.fields}
-    bits = _INTEGER_BITS.get(types[group[0]], 0) if len(group) == 1 else 0
-    column_names = list(dict.fromkeys([*(group if bits or keep_keys else ()), *columns]))
+    keys, known, key_bits = dict[str, str](), dict[str, Sequence[str]](), 0
+    read, hashed = list[str](), dict[str, Any]()
+    for unit, names in units_of(group, cluster).items():
+        bits = _INTEGER_BITS.get(types[names[0]], 0) if len(names) == 1 else 0
+        key_bits = key_bits or bits or 64
+        if bits or keep_keys:
+            read += names
+        if not bits:
+            hashed |= zip(HASHES[unit], hash_columns(df, names, unit), strict=True)
+        known[unit] = names if bits else HASHES[unit]
+        told = f"{unit} column {names[0]!r} is null"
+        if len(names) > 1:
+            told = f"one of the {unit} columns {', '.join(map(repr, names))} is null"
+        keys |= dict.fromkeys(known[unit], told)
+    column_names = list(dict.fromkeys([*read, *columns]))
     selected = numbered_columns(df, column_names)
-    key = group[0]
-    if not bits:
-        key, bits = FIRST_HASH, 64
-        selected += [
-            column.alias(f"c{index}")
-            for index, column in enumerate(hash_columns(df, group), len(column_names))
-        ]
-        column_names += [FIRST_HASH, SECOND_HASH]
-        group_names: tuple[str, ...] = tuple(group) if keep_keys else (FIRST_HASH, SECOND_HASH)
-        hashed = tuple(group)
-    else:
-        group_names, hashed = tuple(group), ()
-    key_column = functions.col(f"c{column_names.index(key)}")
+    selected += [one.alias(f"c{n}") for n, one in enumerate(hashed.values(), len(column_names))]
+    column_names += hashed
+    if not keep_keys:
+        outer = known.get("cluster", known["group"]) if cluster else ()
+        group = (*(outer if set(cluster) < set(group) else ()), *known["group"])
+        cluster = outer
+    key_column = functions.col(f"c{column_names.index(next(iter(keys)))}")
     # If the table has buckets by this key, the optimiser drops the exchange, then reads the table
     # without its buckets. The expression hides the key from the optimiser.
     partition_key = key_column.bitwiseXOR(functions.lit(0))
@@ -719,8 +745,14 @@ def group_rows(
         .repartition(task.partitions, partition_key)
         .sortWithinPartitions(key_column)
     )
-    options, names = {**task.options, "group": list(group_names)}, tuple(column_names)
-    return rows, replace(task, options=options, key=key, key_bits=bits, hashed=hashed, names=names)
+    options = {
+        **task.options,
+        "group": list(group),
+        **({"cluster": list(cluster)} if cluster else {}),
+    }
+    return rows, replace(
+        task, options=options, keys=keys, key_bits=key_bits, names=tuple(column_names)
+    )
 
 
 def numbered_columns(df: DataFrame, names: Sequence[str]) -> list[Column]:
@@ -729,16 +761,16 @@ def numbered_columns(df: DataFrame, names: Sequence[str]) -> list[Column]:
     return [functions.col(quote(name)).alias(f"c{index}") for index, name in enumerate(names)]
 
 
-def hash_columns(df: DataFrame, group: Sequence[str]) -> list[Column]:
-    """Compute two hashes of a key, null if a column of the key is null."""
+def hash_columns(df: DataFrame, names: Sequence[str], unit: str) -> list[Column]:
+    """Compute `HASHES` of a unit, null if a column of its key is null."""
     functions = functions_of(df)
-    keys = [functions.col(quote(name)) for name in group]
+    keys = [functions.col(quote(name)) for name in names]
     not_null = functions.lit(True)
     for key in keys:
         not_null = not_null & key.isNotNull()
     return [
         functions.when(not_null, functions.xxhash64(*prefix, *keys)).alias(name)
-        for prefix, name in (((), FIRST_HASH), ((functions.lit("second"),), SECOND_HASH))
+        for prefix, name in zip(((), (functions.lit("second"),)), HASHES[unit], strict=True)
     ]
 
 

@@ -33,7 +33,7 @@ def test_keys_that_share_a_hash__stand_together_however_batches_are_cut(keys, cu
     ends = [0, *sorted(min(cut, len(keys)) for cut in cuts), len(keys)]
     batches = [whole.slice(lo, hi - lo) for lo, hi in itertools.pairwise(ends)]
     found = [
-        row for batch in complete_runs(batches, "first", "second") for row in batch.to_pylist()
+        row for batch in complete_runs(batches, ["first", "second"]) for row in batch.to_pylist()
     ]
     met = [(row["first"], row["second"]) for row in found]
     changes = sum(one != other for one, other in itertools.pairwise(met))
@@ -48,7 +48,7 @@ def test_keys_that_share_a_hash__stand_together_however_batches_are_cut(keys, cu
 def test_no_hash_shared__batches_are_not_copied() -> None:
     batch = sorted_rows([(1, 5), (2, 6), (2, 6), (3, 7)])
     address = batch.column(2).buffers()[1].address
-    found = list(complete_runs([batch], "first", "second"))
+    found = list(complete_runs([batch], ["first", "second"]))
     assert [each.column(2).buffers()[1].address for each in found] == [address] * len(found)
 
 
