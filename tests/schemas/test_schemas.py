@@ -55,6 +55,10 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
         "comparison",
         ["compare", *LOG, "--baseline", "score_a", "--by", "slot", "--largest-changes", "2", *JSON],
     ),
+    "compared clusters": (
+        "comparison",
+        ["compare", *LOG, "--cluster", "user_id", "-g", "slot", "--baseline", "score_a", *JSON],
+    ),
     "compared labels": ("comparison", ["compare", *BY_LABEL, "--baseline", "score_a", *JSON]),
     "threshold": (
         "threshold", ["threshold", UNJUDGED, *LOG[3:], *DROP, "--nan", "null", *JSON],
