@@ -12,6 +12,7 @@ from fastrank_eval._lib.arguments import check_options, checked, integer, named,
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
+    MERGED,
     TESTS,
     Choices,
     ErrorOfDifference,
@@ -28,6 +29,7 @@ from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.labels import measures_by_label
 from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import (
     GroupRecords,
     MeasureValue,
@@ -36,6 +38,7 @@ from fastrank_eval.engine.records import (
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation, run_together
+from fastrank_eval.engine.totals import SliceTotals, has_buckets
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -312,22 +315,30 @@ def compare_slices(
     """
     plan = evaluation.plan
     slices: list[Slice] = []
-    for by, label, index, sums, pooled_states in evaluation.totals.each_slice():
-        rows, effective_groups = sums.rows(index), sums.effective_groups(index)
+    for totals in evaluation.totals.each_slice():
         errors = {
             plan.roles.scores[model]: [
-                pooled_error(pooled_states, model, measure, plan.threads, rows, effective_groups)
-                if isinstance(measure, PooledMeasure)
-                else group_error(
-                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], index
-                )
-                for m, measure in enumerate(plan.measures)
+                _error(plan, totals, base, model, m) for m in range(len(plan.measures))
             ]
             for model in plan.candidates
         }
-        slices.append((by, label, rows, errors))
+        slices.append((totals.by, totals.label, totals.sums.rows(totals.slice_index), errors))
     values = values_by_slice(evaluation.summary)
     return differences(slices, values, plan.measures, plan.roles.scores[base], records, choices)
+
+
+def _error(plan: Plan, totals: SliceTotals, base: int, model: int, m: int) -> ErrorOfDifference:
+    """Compute the error of the difference of a measure in a slice."""
+    _, _, index, sums, states = totals
+    measure = plan.measures[m]
+    if sums.uses_buckets and not has_buckets(measure):
+        return MERGED
+    if isinstance(measure, PooledMeasure):
+        rows, by_rows = sums.rows(index), sums.effective_groups(index)
+        return pooled_error(states, model, measure, plan.threads, rows, by_rows)
+    error = group_error(measure, m, sums.means[base], sums.means[model], sums.pairs[model], index)
+    # How clusters compare is not known of buckets.
+    return replace(error, clusters=None) if sums.uses_buckets else error
 
 
 #: Values by slicing and slice, then by score column and measure.

@@ -29,6 +29,7 @@ from fastrank_eval.analysis.compare_tests import (
     refuse_pooled,
 )
 from fastrank_eval.analysis.comparison import Comparison
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
     CLUSTERS,
     LEFT_OUT,
@@ -37,7 +38,6 @@ from fastrank_eval.engine.records import (
     Meta,
     plain_value,
 )
-from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.labels import Labelled
 

@@ -167,7 +167,7 @@ _POWER = "(80% power)"
 #: Why a difference is not tested, by warning.
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
-    "merged": "; merged states have bins without groups, so there is no standard error",
+    "merged": "; merged states do not keep what its standard error needs",
     "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
     "one_group": "; one {unit} has no standard error",
     "no_variance": "; {unit}s do not vary, so there is no standard error",

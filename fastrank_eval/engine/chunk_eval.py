@@ -13,6 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
+from fastrank_eval.engine.largest_group import largest_in_chunk
 from fastrank_eval.engine.plan import (
     Contributions,
     GroupValues,
@@ -21,21 +22,16 @@ from fastrank_eval.engine.plan import (
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import (
-    Measured,
-    PooledStates,
-    SliceStates,
-    Sums,
-    Totals,
-    largest_in_chunk,
-)
+from fastrank_eval.engine.totals import Measured, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.groups.scan import Keys, value_text
 from fastrank_eval.groups.ties import find_repeated
+from fastrank_eval.io.keys import group_ids
 from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder
+from fastrank_eval.stats.buckets import buckets_of
 from fastrank_eval.stats.exact import NO_SLICES
 from fastrank_eval.stats.means import Clusters
 
@@ -68,6 +64,8 @@ def evaluate_chunk(
     """
     if chunk.grouped and chunk.columns.item is not None:
         _refuse_repeated_items(chunk, chunk.columns.item, name)
+    if plan.buckets and keys is not None:
+        chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     rows = chunk.starts[1:] - chunk.starts[:-1]
     values = GroupValues.empty(rows, plan)
@@ -84,7 +82,8 @@ def evaluate_chunk(
     )
     if plan.per_group:
         values.positives = labels.relevant_of_each(1.0)
-    totals.overall.count_groups(rows, labels.relevant(1.0), clusters=clusters)
+    positives = labels.relevant(1.0)
+    totals.overall.count_groups(rows, positives, clusters=clusters, buckets=chunk.buckets)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys)
     totals.overall.count_negatives(labels.negatives)
@@ -92,6 +91,13 @@ def evaluate_chunk(
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values
+
+
+def _buckets(chunk: Chunk, keys: Callable[[np.ndarray], Keys], outer: int) -> np.ndarray:
+    """Return the bucket of each group's cluster."""
+    clusters = np.arange(chunk.groups + 1) if chunk.clusters is None else chunk.clusters
+    buckets = buckets_of(group_ids(keys(clusters[:-1])[:outer]))
+    return frozen(np.repeat(buckets, np.diff(clusters)))
 
 
 def count_largest(
@@ -173,7 +179,8 @@ def measure_chunk(
                 else ranking_in_row_order(scored)
             )
             positives = ranking.relevant(1.0)
-            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked_groups)
+            shape = chunk.starts, ranking.rows, positives, ranking.ranked_groups
+            groups = RankedGroups(*shape, chunk.buckets)
             contributions: dict[int, Contributions] = {}
             for m, ranked, value in _values(plan, ranking):
                 one = apply_policies(plan, m, ranked, value, group_weights, name)
@@ -329,7 +336,7 @@ def _add_whole_groups(
             sums.add(model, m, groups, contributions, slice_indices, clusters)
         sums.add_empty(model, groups, slice_indices)
     pair_models(plan, models, sums, slice_indices, clusters)
-    sums.count_groups(rows, positives, slice_indices, clusters)
+    sums.count_groups(rows, positives, slice_indices, clusters, chunk.buckets)
 
 
 def _add_divided_groups(
@@ -353,6 +360,7 @@ def _add_divided_groups(
     divided = Chunk(
         chunk.columns.take(order[:rows], "slices: column"),
         frozen(starts[: groups + 1].copy()),
+        buckets=None if chunk.buckets is None else frozen(chunk.buckets[group[:groups]]),
     )
     slice_index = frozen(slice_index[:groups].copy())
     clusters = None
@@ -374,7 +382,8 @@ def _add_divided_groups(
         clusters=clusters,
     )
     relevant = labels.relevant_of_each(1.0)
-    sums.count_groups(np.diff(divided.starts), relevant, slice_index, clusters)
+    rows_of_parts = np.diff(divided.starts)
+    sums.count_groups(rows_of_parts, relevant, slice_index, clusters, divided.buckets)
 
 
 def _add_to_pooled_states(
@@ -393,7 +402,11 @@ def _add_to_pooled_states(
         first, end = int(edges[slice_index]), int(edges[slice_index + 1])
         lo, hi = int(starts[first]), int(starts[end])
         edges_of_slice = frozen(starts[first : end + 1] - lo)
-        in_slice = Chunk(columns.slice(lo, hi), edges_of_slice, chunk.grouped)
+        buckets = chunk.buckets
+        if buckets is not None:
+            parts = np.searchsorted(chunk.starts, order[starts[first:end]], side="right") - 1
+            buckets = frozen(buckets[parts])
+        in_slice = Chunk(columns.slice(lo, hi), edges_of_slice, chunk.grouped, buckets=buckets)
         labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
         fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))

@@ -26,6 +26,7 @@ from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
+from fastrank_eval.engine.largest_group import dominant
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
     SLICE_ROWS,
@@ -34,7 +35,7 @@ from fastrank_eval.engine.plan import (
     batch_rows_of,
     slice_rows_of,
 )
-from fastrank_eval.engine.totals import Totals, dominant
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.partition import Gatherer, PartitionedBatch, Partitioner
 from fastrank_eval.groups.scan import (

@@ -109,6 +109,7 @@ def _kept(name: str, value: Any) -> frozenset[str]:
     words = map(str.strip, value.split(",")) if isinstance(value, str) else value
     given = [] if words is None else list(words)
     kept = frozenset(checked(name, word, one_of(*KEPT)) for word in given if word != "")
+    kept |= {"state"} if "clusters" in kept else set()
     return kept | {"values", "state"} if "groups" in kept else kept
 
 
@@ -158,9 +159,10 @@ def _reading(type: str, help: str, default: Any = None, **more: Any) -> Option: 
 
 
 #: What a result may keep.
-KEPT = ("values", "groups", "scores", "state")
+KEPT = ("values", "groups", "scores", "state", "clusters")
 #: How to keep values of groups, in messages: in Python and on the command line.
 KEEP_VALUES, KEEP_GROUPS = "keep='values' (--per-group)", "keep='groups' (--keep-groups)"
+KEEP_CLUSTERS = "keep='clusters' (--keep-clusters)"
 #: Every option by name, in the order of the parameters.
 OPTIONS: dict[str, Option] = {
     "group": _column(
@@ -351,7 +353,8 @@ OPTIONS: dict[str, Option] = {
     "keep": Option(
         "str | Sequence[str] | None",
         "What the result keeps: values of every group, groups (their keys and values in the state "
-        "too), scores (every distinct score, for curves), state (sums to save and merge).",
+        "too), scores (every distinct score, for curves), state (sums to save and merge), clusters "
+        "(in the state sums by a hash of the cluster, for errors of merged states).",
         finish=_kept,
         refused="rows metrics curve classes explain",
         example="keep='values'",

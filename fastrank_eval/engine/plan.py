@@ -75,6 +75,8 @@ class Plan:
         How rows are divided into slices. Each slice has values of its own.
     min_groups : int
         Slices with fewer groups are left out.
+    buckets : bool
+        Keep sums by a hash of the clusters' keys.
     """
 
     roles: Roles
@@ -89,6 +91,7 @@ class Plan:
     baseline: int | None = None
     slicings: Slicings | None = None
     min_groups: int = 1
+    buckets: bool = False
 
     @property
     def grouped(self) -> bool:
@@ -235,12 +238,15 @@ class RankedGroups:
     positives : ndarray of int64, shape (ranked groups,)
     ranked : ndarray of int64, or None
         Indices of the ranked groups; None: all. The labels of the others are all 0.
+    buckets : ndarray of int64, shape (groups,), or None
+        As in `Chunk`.
     """
 
     starts: np.ndarray
     rows: np.ndarray
     positives: np.ndarray
     ranked: np.ndarray | None
+    buckets: np.ndarray | None = None
     # The key holds id(values). The entry keeps `values` alive, so that no other array gets that id.
     _spread: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 

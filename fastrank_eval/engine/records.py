@@ -20,16 +20,11 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.state_arrays import SavedGroups
-from fastrank_eval.engine.totals import (
-    LARGEST,
-    Sums,
-    Totals,
-    ValueLabels,
-    value_labels,
-    worst_slice,
-)
+from fastrank_eval.engine.totals import Sums, Totals, has_buckets
+from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
 from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.io.keys import encode_keys
@@ -285,7 +280,7 @@ class MeasureValue(NamedRecord):
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough. Why there is no
         standard error: ``"one_group"`` (fewer than two groups have a share of the denominator),
         ``"no_variance"`` (no group differs from the others, up to rounding), ``"pooled"``,
-        ``"merged"`` (bins of merged states have no groups), ``"no_groups"``, ``"classes"``.
+        ``"merged"`` (merged states do not keep what it needs), ``"no_groups"``, ``"classes"``.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
     name : str
@@ -465,6 +460,7 @@ def _value(
     groups, all_rows, all_positives = counts
     details: Mapping[str, float] = {}
     weight = math.nan
+    counts_clusters = plan.roles.nested and not sums.uses_buckets
     if isinstance(measure, PooledMeasure):
         state = measure.state_in(states)
         pooled = measure.pooled_value(state, choose_map(plan.threads, all_rows))
@@ -480,7 +476,7 @@ def _value(
         else:
             error = Uncertainty(warning="no_groups")
         used, rows, positives, dropped = (*counts, {})
-        if plan.roles.nested and pooled.clusters and not math.isnan(value):
+        if counts_clusters and pooled.clusters and not math.isnan(value):
             details = {CLUSTERS: pooled.clusters, **details}
         if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
@@ -502,8 +498,10 @@ def _value(
         weight = moments.weight
         if coordinates["by"] is None and sums.negatives() and measure.ignores_negative():
             details = {"rows of negative grade": sums.negatives()}
-        if plan.roles.nested:
+        if counts_clusters:
             details = {CLUSTERS: means.clusters_used(m, slice_index), **details}
+    if sums.uses_buckets and not has_buckets(measure) and value == value:
+        error = Uncertainty(warning="merged")
     return MeasureValue(
         **coordinates,
         measure=str(measure),

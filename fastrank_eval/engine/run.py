@@ -34,7 +34,13 @@ from fastrank_eval.engine.evaluator import (
     evaluate_stream,
     split_group,
 )
-from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
+from fastrank_eval.engine.options import (
+    DEFAULTS,
+    KEEP_CLUSTERS,
+    KEEP_GROUPS,
+    KEEP_VALUES,
+    Options,
+)
 from fastrank_eval.engine.plan import (
     GroupValues,
     Plan,
@@ -347,6 +353,7 @@ def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], Row
                 baseline=baseline,
                 slicings=slicings,
                 min_groups=options.min_groups,
+                buckets=bool(roles.group) and options.keeps("clusters"),
             )
         )
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
@@ -432,6 +439,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
         # Clusters alone are the groups of measures of all rows.
         **{str(m): m.needs_groups and not (options.cluster and m.pooled) for m in measures},
         KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
+        KEEP_CLUSTERS: "clusters" in kept and options.cluster is None,
         f"baseline={options.baseline!r}": options.baseline is not None,
         f"order={options.order!r}": options.order in ("sorted", "grouped"),
         f"min_groups={options.min_groups}": bool(options.by) and options.min_groups != 1,

@@ -63,6 +63,8 @@ ALL = Rows()
 TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
 #: Names of states: the slices of a slicing; keys and values of every group.
 SLICES, VALUES = "slices", "values of groups"
+#: Name of sums by bucket, and of the entry of the header with the columns of their key.
+BY_BUCKET = "buckets"
 
 
 @lru_cache(1024)
@@ -75,6 +77,12 @@ def state_name(key: Hashable) -> str:
 def paired_state_name(key: Hashable) -> str:
     """Name the state of the moments of two models' terms."""
     return json.dumps([PAIRS, key])
+
+
+@lru_cache(1024)
+def bucket_state_name(key: Hashable) -> str:
+    """Name the sums by bucket of the terms of a state."""
+    return json.dumps([BY_BUCKET, key])
 
 
 def fields_of(plan: Plan) -> list[CategoricalEncoder]:

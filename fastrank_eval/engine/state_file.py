@@ -25,6 +25,7 @@ from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nul
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, MergeError, SourceError
 from fastrank_eval._lib.threads import processors
+from fastrank_eval.engine.largest_group import LARGEST, LargestGroup, dominant
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import (
@@ -40,6 +41,7 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
+    BY_BUCKET,
     SLICES,
     VALUES,
     Rows,
@@ -48,11 +50,12 @@ from fastrank_eval.engine.state_arrays import (
     SavedSliceEncoder,
     SavedSlices,
     StateArrays,
+    bucket_state_name,
     field_key,
     field_values,
     read,
 )
-from fastrank_eval.engine.totals import LARGEST, LargestGroup, Totals, dominant
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import NULL_GROUP, Roles
 from fastrank_eval.io.source import first_line
 from fastrank_eval.measures import Measure
@@ -311,7 +314,7 @@ def fingerprint_of(measures: list[str], arrays: StateArrays) -> str:
     numbers = {by: number for number, by in enumerate(slicings)}
     digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
     for (rows, model, state), parts in sorted(arrays.items()):
-        if state in (SLICES, VALUES):
+        if state in (SLICES, VALUES, BY_BUCKET) or state.startswith(bucket_state_name("")[:-2]):
             continue
         if "table" in parts:  # the bytes of the values of a field depend on the width of their type
             digest.update(json.dumps([state, value_texts(field_values(parts))]).encode())
@@ -548,7 +551,9 @@ def check_crossing(every: Sequence[Content]) -> None:
     each = [groups_of(one) for one in every]
     whole, roles = each[0].concat(each[1:]), _roles(every[0].header)
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
-    units = [("cluster", "errors that are too small")] if roles.nested else []
+    # Buckets count a cluster once.
+    counted = all(BY_BUCKET in one.header for one in every)
+    units = [("cluster", "errors that are too small")] if roles.nested and not counted else []
     for unit, harm in (*units, ("group", "other values")):
         groups = whole.by(roles.cluster if unit == "cluster" else roles.group)
         order = np.lexsort([owner, *groups.ranks()[::-1]])
@@ -591,7 +596,7 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
             for one in every
         )
         arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
-    entries: dict[str, Any] = {}
+    entries: dict[str, Any] = {BY_BUCKET: header[BY_BUCKET]} if plan.buckets else {}
     if largest is not None:
         parts = [one for one in every if any(entry["rows"] for entry in one.header["provenance"])]
         bounds = [(one.header.get(LARGEST) or {}).get("at_least", False) for one in parts]
@@ -626,6 +631,7 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
         baseline=None if baseline is None else models.index(baseline),
         slicings=Slicings(tuple(encoders), (), ()) if encoders else None,
         min_groups=min_groups,
+        buckets=all(one.header.get(BY_BUCKET) == header.get(BY_BUCKET, ()) for one in every),
     )
 
 
@@ -656,6 +662,8 @@ def evaluation_of(
     header = content.header
     plan = plan_of([content], confidence, min_groups)
     totals = content.totals(plan)
+    if plan.buckets and sum(one.rows > 0 for one in provenance) > 1:
+        totals.use_buckets()
     meta = Meta(
         __version__,
         totals.overall.rows(),
@@ -713,6 +721,9 @@ def _conventions(
     result |= {name: header[name] for name in ROW_COUNTS if name in header}
     if len(provenance) > 1:
         result["merged"] = len(provenance)
+    if totals.overall.uses_buckets:
+        used = {"columns": header[BY_BUCKET], "used": totals.overall.clusters()}
+        result[BY_BUCKET] = used
     return result
 
 

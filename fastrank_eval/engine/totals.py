@@ -1,28 +1,20 @@
-"""Add up sums over groups and pooled states, of all rows and by slice.
-
-Find the group that has so many rows that few groups count.
-
-Name the slices of multicalibration errors, and list them, worst first.
-"""
+"""Add up sums over groups and pooled states, of all rows and by slice."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self, TypeAlias
-from uuid import UUID
+from typing import NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
-import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, bytes_column
-from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval._lib.threads import JobMap, map_jobs
+from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.engine.largest_group import LargestGroup, larger
 from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
 from fastrank_eval.engine.state_arrays import (
+    BY_BUCKET,
     GROUPS,
     PAIRS,
     SLICES,
@@ -30,6 +22,7 @@ from fastrank_eval.engine.state_arrays import (
     Rows,
     SavedSlices,
     StateArrays,
+    bucket_state_name,
     field_key,
     field_numbers,
     field_to_arrays,
@@ -42,261 +35,38 @@ from fastrank_eval.engine.state_arrays import (
     state_name,
 )
 from fastrank_eval.groups.chunk import Scored
-from fastrank_eval.groups.scan import Keys, value_text
+from fastrank_eval.measures import Measure
 from fastrank_eval.measures.clustered_sums import ClusteredSums
-from fastrank_eval.measures.multicalibration import MulticalibrationError, SliceCalibration
 from fastrank_eval.measures.pooled import (
     ClusteredMeasure,
     ErrorOfDifference,
     PooledMeasure,
     PooledState,
 )
-from fastrank_eval.slicing.encode import value_texts
 from fastrank_eval.slicing.slicer import Slices
-from fastrank_eval.stats.binned_scores import CellScores
+from fastrank_eval.stats.buckets import (
+    BUCKETS,
+    BucketSums,
+    rounded,
+    rows_of_buckets,
+    slice_of_rows,
+)
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
-from fastrank_eval.stats.row_sums import ClusterMoments
-
-#: The convention of a result, and the entry of a header of a state.
-LARGEST = "largest_group"
-#: A group is named if n^2 of its rows n is at least a tenth of the sum over all groups. If values
-#: of groups vary alike, it then carries a tenth of the variance; of 30 large groups none does. A
-#: share of the rows would be no measure: among a million users, one with 0.1% of the rows carries
-#: half of the variance.
-_PARTS = 10
-
-_Value: TypeAlias = int | bool | str
+from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
 
 
-@dataclass(frozen=True)
-class LargestGroup:
-    """The key and the size of a group.
+def has_buckets(measure: Measure) -> bool:
+    """Return whether sums by bucket give the error of a measure.
 
-    Parameters
-    ----------
-    rows : int
-    key : mapping of str to (int, bool or str), or None
-        Its value in each key column: numbers and strings as they are, others as texts of labels;
-        None if only hashes of it are known.
-    at_least : bool
-        Whether it may have more rows, because it may have some in several merged states. Another
-        group may then be larger.
+    Not that of sums over groups: their error is that of a fixed number of clusters, and the number
+    in a bucket varies.
     """
-
-    rows: int
-    key: Mapping[str, _Value] | None
-    at_least: bool = False
-
-    def plain(self, schema: pa.Schema | None = None) -> dict[str, Any]:
-        """Convert it to plain Python values.
-
-        Parameters
-        ----------
-        schema : pyarrow.Schema, optional
-            Of the source, for keys that are UUIDs: they are bytes without it.
-        """
-        uuids = {field.name for field in schema or () if field.type == pa.uuid()}
-        key = self.key and {
-            name: str(UUID(hex=str(value)[2:])) if name in uuids else value
-            for name, value in self.key.items()
-        }
-        return {"key": key, "rows": self.rows} | ({"at_least": True} if self.at_least else {})
-
-    @classmethod
-    def of_header(cls, header: Mapping[str, Any]) -> LargestGroup | None:
-        """Read what `plain` wrote into the header of a state, if anything.
-
-        Raises
-        ------
-        ValueError
-            If it is malformed.
-        """
-        record = header.get(LARGEST)
-        if record is None:
-            return None
-        key = record["key"] and dict(record["key"])
-        return cls(int(record["rows"]), key, bool(record.get("at_least", False)))
-
-
-def entry_of_whole(header: Mapping[str, Any], names: Collection[str] | None) -> dict[str, Any]:
-    """Return the entry of a header whose states have no group in common.
-
-    Parameters
-    ----------
-    header : mapping
-    names : collection of str, optional
-        New names of the key columns: workers have hashes of keys under other names.
-    """
-    largest = LargestGroup.of_header(header)
-    if largest is None:
-        return {}
-    known = names is None or set(largest.key or ()) <= set(names)
-    return {LARGEST: LargestGroup(largest.rows, largest.key if known else None).plain()}
-
-
-def larger(one: LargestGroup | None, other: LargestGroup | None) -> LargestGroup | None:
-    """Return the larger group, of equal ones the first by the text of its key."""
-    if one is None or other is None or one.rows != other.rows:
-        return max(one, other, key=lambda group: group.rows if group else 0)
-    return min(one, other, key=lambda group: str(group.plain()))
-
-
-def largest_in_chunk(
-    known: LargestGroup | None,
-    rows: np.ndarray,
-    all_rows: int,
-    names: Sequence[str],
-    keys: Callable[[np.ndarray], Keys],
-) -> LargestGroup | None:
-    """Return the largest group of a chunk, or a known one if it is larger.
-
-    Keys are read only where a group may be named at the end. Sums over all groups are at least
-    those over a chunk, so the same group is found in any chunks.
-
-    Parameters
-    ----------
-    known : LargestGroup or None
-    rows : ndarray of int64, shape (groups,)
-        Number of rows of each group.
-    all_rows : int
-        Their sum.
-    names : sequence of str
-        Key columns.
-    keys : callable
-        Maps positions of groups to their keys.
-    """
-    most = int(rows.max(initial=0))
-    # n^2 sums to at least (sum of n)^2 / groups. More than needed, so that no rounding matters.
-    enough = (_PARTS + 1) * most**2
-    if enough * len(rows) < all_rows**2 or (known is not None and most < known.rows):
-        return known
-    indices = np.flatnonzero(rows == most)
-    if len(indices) > _PARTS:
-        return known
-    columns = [_values(column) for column in keys(indices)]
-    found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
-    return larger(known, LargestGroup(most, min(found, key=str)))
-
-
-def _values(keys: pa.Array) -> list[_Value]:
-    """Convert values of a key column; see `LargestGroup`."""
-    kind, types = keys.type, pa.types
-    kinds = types.is_integer, types.is_boolean, types.is_string, types.is_large_string
-    if any(is_kind(kind) for is_kind in kinds):
-        return list(keys.to_pylist())
-    try:
-        return list(value_texts(keys))
-    except (ColumnError, pa.ArrowException):  # an unknown time zone, or an interval
-        return [value_text(keys, i) for i in range(len(keys))]
-
-
-def dominant(group: LargestGroup | None, squares: float) -> LargestGroup | None:
-    """Return a group, or None if it has a small part of the sum of n^2.
-
-    Parameters
-    ----------
-    group : LargestGroup or None
-    squares : float
-        Sum of n^2 over all groups of n rows.
-    """
-    return group if group is not None and _PARTS * group.rows**2 >= squares else None
-
-
-#: The tables of a run, by score column and canonical text of the measure.
-CalibrationTables = Mapping[tuple[str, str], pa.Table]
-#: The texts of the values of each column, by their codes.
-ValueLabels = Mapping[str, list[str]]
-_SCHEMA = pa.schema(
-    [
-        *(("slice", pa.string()), ("rows", pa.int64())),
-        *((name, pa.float64()) for name in ("expected", "observed", "error", "sigmas")),
-        *((name, pa.float64()) for name in ("p_value", "p_adjusted", "min_detectable_error")),
-    ]
-)
-
-
-def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
-    """Build the table of slices of each model and measure of multicalibration.
-
-    Parameters
-    ----------
-    plan : Plan
-    totals : Totals
-
-    Returns
-    -------
-    mapping of (str, str) to pyarrow.Table
-        By score column and measure: `slice`, `rows`, `expected` and `observed` (positives,
-        weighted), `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error`
-        (five sigmas of the slice); the most sigmas first. Empty where the measure is undefined.
-    """
-    tables, texts = {}, value_labels(plan)
-    for measure in plan.measures:
-        if isinstance(measure, MulticalibrationError):
-            for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True):
-                state = measure.state_in(states)
-                slices = measure.slices(state, partial(map_jobs, plan.threads))
-                tables[name, str(measure)] = _table(slices, texts)
-    return tables
-
-
-def value_labels(plan: Plan) -> ValueLabels:
-    """Write the values of the columns whose slices are compared, by code."""
-    measures = (m for m in plan.measures if isinstance(m, MulticalibrationError))
-    names = {name for measure in measures for name in measure.columns_named()}
-    return {one.name: value_texts(one.values()) for one in fields_of(plan) if one.name in names}
-
-
-def worst_slice(
-    measure: MulticalibrationError, state: CellScores, texts: ValueLabels
-) -> Mapping[str, float]:
-    """Return the ECCE of the slice with the most sigmas, named by its label."""
-    slices = measure.slices(state, map)
-    if slices is None:
-        return {}
-    sigmas = slices.sigmas
-    worst = np.flatnonzero(sigmas == sigmas.max())
-    labels = _labels(slices.columns, slices.codes[worst], texts)
-    first = 0 if len(labels) == 1 else _order(sigmas[worst], slices.codes[worst], labels)[0]
-    return {f"ECCE of {labels[first]}": float(slices.error[worst[first]])}
-
-
-def _labels(columns: tuple[str, ...], codes: np.ndarray, texts: ValueLabels) -> list[str]:
-    """Write the label of each slice, as slicings do; "all" for all rows."""
-    return [
-        ",".join(
-            f"{name}={texts[name][code]}"
-            for name, code in zip(columns, codes_of_slice, strict=True)
-            if code >= 0
-        )
-        or "all"
-        for codes_of_slice in codes.tolist()
-    ]
-
-
-def _order(sigmas: np.ndarray, codes: np.ndarray, labels: list[str]) -> np.ndarray:
-    """Sort slices: the most sigmas first, then the fewest columns."""
-    columns = np.count_nonzero(codes >= 0, axis=1)
-    ranks = np.argsort(np.argsort(np.array(labels, object), kind="stable"), kind="stable")
-    return np.lexsort((ranks, columns, -sigmas))
-
-
-def _table(slices: SliceCalibration | None, texts: ValueLabels) -> pa.Table:
-    if slices is None:
-        return _SCHEMA.empty_table()
-    labels = _labels(slices.columns, slices.codes, texts)
-    order = _order(slices.sigmas, slices.codes, labels)
-    p, adjusted = slices.p_values()
-    numbers = (
-        *(slices.rows, slices.expected, slices.observed),
-        *(slices.error, slices.sigmas, p, adjusted, slices.min_detectable_error),
-    )
-    names = bytes_column([labels[i].encode() for i in order.tolist()], pa.string())
-    columns = [arrow_column(np.ascontiguousarray(each[order])) for each in numbers]
-    return pa.table([names, *columns], schema=_SCHEMA)
+    if measure.pooled:
+        return isinstance(measure, ClusteredMeasure)
+    return measure.aggregate != "sum"
 
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
@@ -325,6 +95,8 @@ class PooledStates:
     pairs : dict of int to dict
         For each model that is compared with the baseline, the moments of both models' terms by
         key. The terms of the baseline come first.
+    buckets : list of dict
+        For each model the sums of its terms by bucket, by key, if the plan keeps them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -341,6 +113,14 @@ class PooledStates:
             }
             for model in plan.candidates
         }
+        self.buckets: list[dict[Hashable, RowSums]] = [
+            {
+                key: RowSums(state.moments.terms, BUCKETS)
+                for key, state in states.items()
+                if plan.buckets and isinstance(state, ClusteredSums)
+            }
+            for states in self.models
+        ]
 
     def add(self, scored: Sequence[Scored]) -> None:
         """Add the rows of whole groups, as each model scores them."""
@@ -357,6 +137,10 @@ class PooledStates:
                 else:
                     measure.add_rows(state, rows)
             terms_of_models.append(terms)
+        for rows, terms, by_bucket in zip(scored, terms_of_models, self.buckets, strict=True):
+            for key, buckets in by_bucket.items():
+                for term, numbers in enumerate(terms.get(key, ())):
+                    buckets.add(term, numbers, rows.chunk.buckets)
         if self._plan.baseline is None:
             return
         base = terms_of_models[self._plan.baseline]
@@ -401,6 +185,27 @@ class PooledStates:
         for model, pairs in self.pairs.items():
             for key, moments in pairs.items():
                 moments.merge(other.pairs[model][key])
+        for by_bucket, more in zip(self.buckets, other.buckets, strict=True):
+            for key, buckets in by_bucket.items():
+                buckets.merge(more[key])
+
+    def use_buckets(self) -> None:
+        """Take buckets as the independent clusters."""
+        terms: list[dict[Hashable, np.ndarray]] = [
+            {key: rounded(buckets.sums()) for key, buckets in by_bucket.items()}
+            for by_bucket in self.buckets
+        ]
+        for states, of_model in zip(self.models, terms, strict=True):
+            for key, numbers in of_model.items():
+                state = cast(ClusteredSums, states[key])
+                moments = state.moments
+                state.moments = ClusterMoments(moments.terms, (), moments.denominators)
+                state.moments.add(numbers)
+        for model, pairs in self.pairs.items():
+            for key, moments in pairs.items():
+                pairs[key] = ClusterMoments(moments.terms, moments.contrasts)
+                both = [terms[m][key] for m in (cast(int, self._plan.baseline), model)]
+                pairs[key].add(np.concatenate(both))
 
     def to_arrays(self, plan: Plan, where: Rows, numbers: Mapping[str, np.ndarray]) -> StateArrays:
         """Write the states of the measures of a plan.
@@ -428,6 +233,10 @@ class PooledStates:
                 if key in pairs:
                     name = paired_state_name(key)
                     arrays[where, scores[model], name] = pairs[key].to_arrays()
+            for score, by_bucket in zip(scores, self.buckets, strict=True):
+                if key in by_bucket and plan.buckets:
+                    name = bucket_state_name(key)
+                    arrays[where, score, name] = by_bucket[key].to_arrays()
         return arrays
 
     def load(
@@ -438,6 +247,7 @@ class PooledStates:
         states = copy(self)
         states.models = [{} for _ in self.models]
         states.pairs = {model: {} for model in self.pairs}
+        states.buckets = [{} for _ in self.buckets]
         scores = self._plan.roles.scores
         for key, measure in self._plan.pooled_states.items():
             own, name = self.models[0][key], state_name(key)
@@ -454,6 +264,10 @@ class PooledStates:
             for key in pairs:
                 place = where, scores[model], paired_state_name(key)
                 states.pairs[model][key] = read(arrays, *place, ClusterMoments.from_arrays)
+        for score, own_buckets, of_bucket in zip(scores, self.buckets, states.buckets, strict=True):
+            for key, like in own_buckets.items():
+                place = where, score, bucket_state_name(key)
+                of_bucket[key] = cast(RowSums, read(arrays, *place, partial(read_like, like, 0)))
         return states
 
 
@@ -471,6 +285,13 @@ class Sums:
         self._sizes = ExactSums(_SIZES)
         size = len(plan.measures), plan.roles.nested
         self.pairs = {model: PairedState(*size) for model in plan.candidates}
+        #: By score column, and the rows of groups under an empty name.
+        self.buckets = {
+            name: BucketSums(len(plan.measures) if name else 1)
+            for name in ((*plan.roles.scores, "") if plan.buckets else ())
+        }
+        #: Whether buckets are the clusters.
+        self.uses_buckets = False
 
     @cached_property
     def means(self) -> list[MeanState]:
@@ -484,6 +305,7 @@ class Sums:
         positives: np.ndarray,
         slice_indices: np.ndarray = NO_SLICES,
         clusters: Clusters | None = None,
+        buckets: np.ndarray | None = None,
     ) -> None:
         """Count groups, their rows and their positives; rows alone without groups.
 
@@ -495,8 +317,12 @@ class Sums:
             The slice index of each group; an empty array stands for index 0.
         clusters : Clusters, optional
             Nested clusters of all groups.
+        buckets : ndarray of int64, shape (groups,), optional
+            As in `Chunk`.
         """
         grouped = self._plan.grouped
+        if buckets is not None:
+            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slice_indices))
         if not len(slice_indices):
             all_rows = int(rows.sum())
             self._counts.table[0, :3] += len(rows) * grouped, all_rows, int(positives.sum())
@@ -546,12 +372,17 @@ class Sums:
             finite = state.add(m, values, weights, groups.rows, groups.positives, indices)
         else:
             state.count(m, values, groups.rows, groups.positives, indices)
+        if clusters is not None or groups.buckets is not None:
             values = groups.spread(values, self._empty(m))
             weights = None if weights is None else groups.spread(weights, 1.0)
+        if clusters is not None:
             is_sum = measure.aggregate == "sum"
             finite = state.add_nested(m, values, weights, clusters, slice_indices, is_sum=is_sum)
         if not finite:
             raise too_large(measure)
+        if groups.buckets is not None and has_buckets(measure):
+            rows = rows_of_buckets(groups.buckets, slice_indices)
+            self.buckets[self._plan.roles.scores[model]].add(m, values, weights, rows)
 
     def _empty(self, m: int) -> float:
         """Return the value of unranked groups, NaN where they are left out."""
@@ -611,6 +442,7 @@ class Sums:
         sums._sizes = self._sizes.take(slice_indices)
         sums.means = [state.take(slice_indices) for state in self.means]
         sums.pairs = {model: pair.take(slice_indices) for model, pair in self.pairs.items()}
+        sums.buckets = {name: state.take(slice_indices) for name, state in self.buckets.items()}
         return sums
 
     def to_arrays(self, where: Rows) -> StateArrays:
@@ -623,6 +455,10 @@ class Sums:
             (where, "", TOTALS): {"counts": counts, **sizes},
             **{(where, scores[m], GROUPS): mean.to_arrays() for m, mean in enumerate(self.means)},
             **{(where, scores[m], PAIRS): pair.to_arrays() for m, pair in self.pairs.items()},
+            **{
+                (where, name, BY_BUCKET): state.to_arrays(len(counts))
+                for name, state in self.buckets.items()
+            },
         }
 
     @classmethod
@@ -639,6 +475,11 @@ class Sums:
         }
         if any(each.nested != plan.roles.nested for each in (*sums.means, *sums.pairs.values())):
             raise ValueError(f"{GROUPS}: counts of clusters are not those of the header")
+        slices = len(sums._counts.table)
+        sums.buckets = {
+            name: read(arrays, where, name, BY_BUCKET, partial(like.read_like, slices))
+            for name, like in sums.buckets.items()
+        }
         return sums
 
     def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -656,7 +497,37 @@ class Sums:
         sums._plan = plan
         sums.means = [state.of_measures(indices) for state in self.means]
         sums.pairs = {model: pair.of_measures(indices) for model, pair in self.pairs.items()}
+        sums.buckets = {
+            name: state.of_measures(indices) if name else state
+            for name, state in self.buckets.items()
+        }
         return sums
+
+    def use_buckets(self) -> None:
+        """Take buckets as the independent clusters."""
+        plan, count = self._plan, len(self._counts.table)
+        of_rows = slice_of_rows(count)
+        terms = [
+            [
+                self.buckets[name].terms(m, count) if has_buckets(measure) else None
+                for m, measure in enumerate(plan.measures)
+            ]
+            for name in plan.roles.scores
+        ]
+        self.means = [
+            mean.with_clusters(of_model, of_rows)
+            for mean, of_model in zip(self.means, terms, strict=True)
+        ]
+        for model, pair in self.pairs.items():
+            sides = zip(terms[cast(int, plan.baseline)], terms[model], strict=True)
+            both = [None if a is None or b is None else (a, b) for a, b in sides]
+            self.pairs[model] = pair.with_clusters(both, of_rows)
+        rows = self.buckets[""].terms(0, count)[0]
+        self._counts = SliceCounts.of(np.pad(self._counts.table[:, :4], ((0, 0), (0, 1))))
+        self._counts.add(_CLUSTERS, np.bincount(of_rows[rows > 0]))
+        self._sizes = ExactSums(_SIZES)
+        self._sizes.add(np.stack([rows, np.square(rows)]), of_rows)
+        self.uses_buckets = True
 
     def merge(self, other: Sums) -> None:
         """Add the sums of another thread."""
@@ -666,6 +537,8 @@ class Sums:
             left.merge(right)
         for model, pair in self.pairs.items():
             pair.merge(other.pairs[model])
+        for name, state in self.buckets.items():
+            state.merge(other.buckets[name])
 
     def groups(self, slice_index: int = 0) -> int:
         """Count the groups of a slice."""
@@ -726,6 +599,11 @@ class SliceStates:
             self._of_slices[slice_index].merge(states)
         else:
             self._of_slices[slice_index] = states
+
+    def use_buckets(self) -> None:
+        """Take buckets as the independent clusters."""
+        for states in self._of_slices.values():
+            states.use_buckets()
 
     def merge(self, other: SliceStates) -> None:
         """Add the states of other rows, which may change."""
@@ -840,6 +718,12 @@ class Totals:
         if other.pooled_states is not self.pooled_states:
             for states, more_states in zip(self.pooled_states, other.pooled_states, strict=True):
                 states.merge(more_states)
+
+    def use_buckets(self) -> None:
+        """Take buckets as the independent clusters, of a state that is read."""
+        for sums, states in zip(self.sums, self.pooled_states, strict=True):
+            sums.use_buckets()
+            states.use_buckets()
 
     def to_arrays(self) -> StateArrays:
         """Write arrays that do not depend on order, threads or batches."""

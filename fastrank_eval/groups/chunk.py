@@ -200,6 +200,8 @@ class Chunk:
         group.
     clusters : ndarray of int64, shape (clusters + 1,), or None
         First group of each cluster, then the number of groups; None: each group is one.
+    buckets : ndarray of int64, shape (groups,), or None
+        The bucket of each group's cluster, if sums by bucket are kept.
     """
 
     columns: Columns
@@ -208,6 +210,7 @@ class Chunk:
     labelled_rows: LabelledRows | None = None
     ranked_rows: Mapping[int, RankedRows | None] = field(default_factory=dict)
     clusters: np.ndarray | None = None
+    buckets: np.ndarray | None = None
     #: Identifies the chunk to those who keep rows of several models after the chunk is freed.
     token: object = field(default_factory=object, compare=False)
 
@@ -280,7 +283,8 @@ class Chunk:
         starts, rows = frozen(self.starts[self.clusters]), labels.labelled_rows
         offsets, every = np.searchsorted(rows.row, starts), np.arange(len(starts) - 1)
         labelled = replace(rows, ranked_groups=every, offsets=offsets)
-        chunk = replace(self, starts=starts, labelled_rows=labelled, ranked_rows={}, clusters=None)
+        buckets = None if self.buckets is None else self.buckets[self.clusters[:-1]]
+        chunk = Chunk(self.columns, starts, labelled_rows=labelled, buckets=buckets)
         return chunk, Labels.of(labels.label, starts, skip_empty=False, labelled_rows=labelled)
 
 

@@ -577,3 +577,80 @@ def _as_int64(integers: np.ndarray) -> np.ndarray:
     if integers.dtype == np.uint64:
         return integers.view(np.int64)
     return integers.astype(np.int64, copy=False)
+
+
+_TURN = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR0, _FACTOR1 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
+    """Compute an id of each group that depends only on its key.
+
+    Equal values have equal ids in every integer type, string type, dictionary or view. The names of
+    the columns do not matter, their order does. Keys of one integer column have distinct ids. Other
+    keys collide by chance: about U^2 / 2^65 pairs among U groups. Groups with the same id are drawn
+    together; this changes no expectation, and the standard error only negligibly.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array, each of length groups
+        Columns of the key, without nulls.
+
+    Returns
+    -------
+    ndarray of uint64, shape (groups,), read-only
+    """
+    ids = np.zeros(len(keys[0]), np.uint64)
+    for key in keys:
+        _fold_column(decode_array(key), ids)
+    return frozen(ids)
+
+
+def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
+    kind = key.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        key = key.cast(pa.large_binary())
+    elif pa.types.is_fixed_size_binary(kind):
+        key = key.cast(pa.binary()).cast(pa.large_binary())
+    if not pa.types.is_large_binary(key.type):
+        words = KeyEncoder("key of groups", key.type).words(key)
+        _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
+        return
+    _fold_letters(*text_buffers(key), ids)
+
+
+@kernel
+def _mixed(word):  # type: ignore[no-untyped-def]
+    # The finaliser of splitmix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195).
+    word = (word ^ (word >> _S30)) * _FACTOR0
+    word = (word ^ (word >> _S27)) * _FACTOR1
+    return word ^ (word >> _S31)
+
+
+@kernel
+def _fold_words(words, ids):  # type: ignore[no-untyped-def]
+    for i in range(ids.shape[0]):
+        # A wider integer type adds words that only repeat the sign.
+        last = words.shape[0] - 1
+        while last > 0 and words[last, i] == np.uint64(np.int64(words[last - 1, i]) >> 63):
+            last -= 1
+        folded = ids[i]
+        for w in range(last + 1):
+            folded = _mixed((folded + _TURN) ^ words[w, i])
+        ids[i] = folded
+
+
+@kernel
+def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
+    for i in range(ids.shape[0]):
+        folded = ids[i]
+        lo = offsets[i]
+        size = offsets[i + 1] - lo
+        for first in range(0, size, 8):
+            word = np.uint64(0)
+            for k in range(min(size - first, 8)):
+                word |= np.uint64(letters[lo + first + k]) << np.uint64(8 * k)
+            folded = _mixed((folded + _TURN) ^ word)
+        # The length distinguishes bytes of value 0 from no bytes, and one column from the next.
+        ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))

@@ -235,6 +235,9 @@ def evaluate(
           other rows.
         * ``"groups"``: keys and values of every group, in the state too. A merge then detects
           groups that have rows in two states. The file of the state grows with the groups.
+        * ``"clusters"``: in the state also sums by bucket, the hash of the cluster (by default of
+          the group) modulo 1,024, without keys. Errors of merged states then count a user once who
+          has rows in several of them. About 16 KB for a measure, model and slice.
     baseline : str, optional
         The score column that every other is compared with. The state keeps the paired sums of both.
         No value depends on it.

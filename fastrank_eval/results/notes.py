@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval._lib.lexer import shorten
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
     CLUSTERS,
     ROW_COUNTS,
@@ -15,7 +16,7 @@ from fastrank_eval.engine.records import (
     counts_in,
     plain_meta,
 )
-from fastrank_eval.engine.totals import LARGEST
+from fastrank_eval.engine.state_arrays import BY_BUCKET
 from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.base import text_of
@@ -48,6 +49,7 @@ _NOTED = (
     CLUSTERS,
     *ROW_COUNTS,
     LARGEST,
+    BY_BUCKET,
 )
 
 #: The detail of values for which rows of negative grade gain 0.
@@ -119,6 +121,8 @@ def unit_of(meta: Meta) -> str:
 
 def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Count the clusters behind the errors of all rows, or hint at some."""
+    if BY_BUCKET in meta.conventions:
+        return bucket_notes(meta)
     names, total = (meta.conventions.get(name) for name in ("cluster", CLUSTERS))
     if not (isinstance(names, Iterable) and meta.groups):
         several = "group" in meta.conventions
@@ -156,6 +160,15 @@ def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]
         return [f"one large {unit_of(meta)}: {share} of the rows; keep='groups' names it"]
     key = ", ".join(f"{name}={_key_text(value)}" for name, value in largest["key"].items())
     return [f"large {unit_of(meta)} {key}: {share} of the rows"]
+
+
+def bucket_notes(meta: Meta) -> list[str]:
+    """Name the clusters whose buckets errors of merged states count."""
+    buckets = meta.conventions.get(BY_BUCKET)
+    if not isinstance(buckets, Mapping):
+        return []
+    used, columns = buckets["used"], ",".join(buckets["columns"])
+    return [f"clusters: {count_text(used, 'bucket')} of {columns}; states keep no keys"]
 
 
 def _key_text(value: int | bool | str) -> str:

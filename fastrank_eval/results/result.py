@@ -23,7 +23,7 @@ from fastrank_eval.engine.records import (
     score_tables,
 )
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.totals import CalibrationTables, calibration_tables
+from fastrank_eval.engine.worst_slices import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import (

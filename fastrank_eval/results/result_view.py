@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from fastrank_eval.engine.records import CLUSTERS, MeasureValue, Meta
-from fastrank_eval.engine.totals import CalibrationTables
+from fastrank_eval.engine.worst_slices import CalibrationTables
 from fastrank_eval.measures import measure
 from fastrank_eval.results.notes import NEGATIVE, end_lines, names_of, report_notes, unit_of
 from fastrank_eval.results.report import (
@@ -288,7 +288,7 @@ def _warnings(
         "one_group": f"one {unit} has no standard error",
         "no_variance": f"{unit}s do not vary, so there is no standard error",
         "no_groups": "no standard error without groups",
-        "merged": "merged states have bins without groups, so there is no standard error",
+        "merged": "merged states do not keep what the standard error needs",
     }
     for warning, reason in reasons.items():
         own = [v for v in values if v.warning == warning]

@@ -24,11 +24,13 @@ from fastrank_eval._lib.arguments import (
 from fastrank_eval._lib.arrow import values_type
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import ROW_COUNTS, add_counts, plain_value, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
+    BY_BUCKET,
     VALUES,
     SavedGroups,
     StateArrays,
@@ -52,7 +54,6 @@ from fastrank_eval.engine.state_file import (
     state_bytes,
     wrap_errors,
 )
-from fastrank_eval.engine.totals import LARGEST, entry_of_whole
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.result import Result, result_of
 
@@ -144,6 +145,11 @@ class State:
     def has_groups(self) -> bool:
         """Whether the state has keys and values of every group."""
         return bool(self._header["has_groups"])
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether the state has sums by bucket of clusters, for merged states."""
+        return BY_BUCKET in self._header
 
     @property
     def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -252,7 +258,7 @@ class State:
         arrays, entries = merge_contents(every, whole=whole)
         options = {name: {one.header[name] for one in every} for name in _OPTIONS}
         header = {
-            **{name: entry for name, entry in self._header.items() if name != LARGEST},
+            **{k: entry for k, entry in self._header.items() if k not in (LARGEST, BY_BUCKET)},
             **entries,
             **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
             "provenance": [entry for one in every for entry in one.header["provenance"]],
@@ -583,6 +589,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},
         "has_groups": keep_groups,
+        **({BY_BUCKET: roles.keys[: roles.outer]} if plan.buckets else {}),
         "confidence": plan.confidence,
         "min_groups": plan.min_groups,
         "provenance": [provenance],

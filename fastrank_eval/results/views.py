@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.engine.records import Meta
-    from fastrank_eval.engine.totals import CalibrationTables
+    from fastrank_eval.engine.worst_slices import CalibrationTables
 
 
 class View(ABC):

@@ -245,6 +245,16 @@ class ExactSums:
         selection.digits = take_rows(self.digits, slices)
         return selection
 
+    def with_terms(self, terms: Sequence[tuple[int, ...]], kept: Sequence[int]) -> ExactSums:
+        """Return sums of other terms: those of some terms as they are, zeros for others."""
+        sums = ExactSums(terms)
+        sums.lowest, sums._added = self.lowest, self._added
+        sums.digits = np.zeros((len(terms), *self.digits.shape[1:]), np.int64)
+        for term in kept:
+            if term < len(self.terms):
+                sums.digits[term] = self.digits[term]
+        return sums
+
     def units(self, term: int, row: int = 0) -> int:
         """Return a sum as an integer in the unit of its term (see `UNIT`)."""
         return self.all_units(row)[term]

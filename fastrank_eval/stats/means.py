@@ -252,7 +252,7 @@ class MeanState(_GroupState):
         is_sum : bool
             The measure is a sum over groups, not a mean: every cluster has the weight 1.
         """
-        p, w = _terms(values, weights)
+        p, w = weighted_terms(values, weights)
         numbers, heads, of_clusters = np.zeros((4, len(p))), clusters.heads, clusters.sum(w)
         numbers[0] = p
         if weights is not None:
@@ -261,6 +261,28 @@ class MeanState(_GroupState):
         numbers[2, heads], numbers[3, heads] = clusters.sum(p), used if is_sum else of_clusters
         self._counts[m].add(_CLUSTERS, clusters.by_slice(used))
         return self._sums[m].add(numbers, slices)
+
+    def with_clusters(self, terms: Sequence[np.ndarray | None], slices: np.ndarray) -> MeanState:
+        """Replace the terms of clusters and their number; values stay.
+
+        Parameters
+        ----------
+        terms : sequence of ndarray of float64, shape (2, clusters), or None
+            For each measure the sums P and W over each cluster; None: the measure stays as it is.
+        slices : ndarray of int64, shape (clusters,)
+            The slice of each cluster.
+        """
+        state = self.of_measures(range(len(self)))
+        for m, numbers in enumerate(terms):
+            if numbers is None:
+                continue
+            used = numbers[1] > 0
+            counts = self._counts[m].table[:, :_CLUSTERS]
+            state._counts[m] = SliceCounts.of(np.pad(counts, ((0, 0), (0, 1))))
+            state._counts[m].add(_CLUSTERS, np.bincount(slices[used]))
+            state._sums[m] = self._sums[m].with_terms(_NESTED, (0, 4))
+            state._sums[m].add(np.concatenate([np.zeros_like(numbers), numbers]), slices)
+        return state
 
     def _ensure_weights(self, m: int) -> None:
         if self._sums[m].terms == _UNWEIGHTED:
@@ -509,8 +531,8 @@ class PairedState(_GroupState):
             counts.ensure_slices(int(slices.max()) + 1)
         numbers = np.empty((6, len(base)))
         _compare(base, other, slices, numbers[4], counts.table)
-        numbers[0], numbers[1] = _terms(base, base_weights)
-        numbers[2], numbers[3] = _terms(other, other_weights)
+        numbers[0], numbers[1] = weighted_terms(base, base_weights)
+        numbers[2], numbers[3] = weighted_terms(other, other_weights)
         if clusters is not None:
             numbers, slices = self._sum_clusters(m, numbers, base, other, clusters), clusters.slices
         np.subtract(numbers[2], numbers[0], out=numbers[5])
@@ -541,6 +563,27 @@ class PairedState(_GroupState):
         for column, mask in enumerate(masks):
             self._counts[m].add(5 + column, clusters.by_slice(mask))
         return sums
+
+    def with_clusters(
+        self, terms: Sequence[tuple[np.ndarray, np.ndarray] | None], slices: np.ndarray
+    ) -> PairedState:
+        """Replace the sums of clusters and their number, as `MeanState.with_clusters`.
+
+        `terms` are of both models. Differences of values in clusters are unknown, and so are 0.
+        """
+        state = self.of_measures(range(len(self)))
+        for m, pair in enumerate(terms):
+            if pair is None:
+                continue
+            (p, w), (q, v) = pair
+            counts = self._counts[m].table[:, : _ONLY_OTHER + 1]
+            table = state._counts[m] = SliceCounts.of(np.pad(counts, ((0, 0), (0, len(counts[0])))))
+            base, other = w > 0, v > 0
+            for column, used in ((6, base & other), (8, base & ~other), (9, other & ~base)):
+                table.add(column, np.bincount(slices[used]))
+            state._sums[m] = ExactSums(_PAIRED)
+            state._sums[m].add(np.stack([p, w, q, v, np.zeros_like(p), q - p]), slices)
+        return state
 
     def add_zeros(self, m: int, groups: np.ndarray | int) -> None:
         """Add groups with value 0 and weight 1 for both models to each slice."""
@@ -674,7 +717,7 @@ def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: in
     return root_of_quotient(deviations, (groups - 1) << (2 * base.unit))
 
 
-def _terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def weighted_terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Compute p and w of each group, 0 where it is not used."""
     used = ~np.isnan(values)
     w = used.astype(np.float64) if weights is None else np.where(used, weights, 0.0)

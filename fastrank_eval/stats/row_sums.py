@@ -181,7 +181,7 @@ class RowSums(SharedSums):
         keys, used = (np.flatnonzero(digits.any(axis=axes)) for axes in ((0, 2), (0, 1)))
         totals = np.zeros((len(digits), int(keys.max(initial=-1)) + 1))
         if len(keys):
-            _round_all(digits.copy(), -32 * (int(used[-1]) + 1), totals)
+            round_all(digits.copy(), -32 * (int(used[-1]) + 1), totals)
         return totals
 
     def with_keys(self, numbers: np.ndarray) -> Self:
@@ -449,7 +449,8 @@ def _round(digits, power):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _round_all(digits, power, totals):  # type: ignore[no-untyped-def]
+def round_all(digits, power, totals):  # type: ignore[no-untyped-def]
+    """Round sums of digits, the first worth 2**power; digits change."""
     for term in range(totals.shape[0]):
         for key in range(totals.shape[1]):
             totals[term, key] = _round(digits[term, key], power)

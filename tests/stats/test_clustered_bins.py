@@ -160,12 +160,10 @@ def test_state_of_a_file__has_the_error_of_its_run_and_loses_it_with_other_rows(
             assert line.details["error at most"] == one.details["error at most"]
         else:
             assert line.se > 0
-    assert "merged states have bins without groups" in str(merged.result())
+    assert "merged states do not keep what the standard error needs" in str(merged.result())
     compared = merged.compare().find(binned(512))
     assert (math.isnan(compared.se), compared.warning) == (True, "merged")
-    assert compared.verdict.endswith(
-        "merged states have bins without groups, so there is no standard error"
-    )
+    assert compared.verdict.endswith("merged states do not keep what its standard error needs")
     # It has the bytes of a merge in any order, and an empty state changes nothing.
     same_arrays(merged, parts[1].merge(parts[0]))
     empty = fe.evaluate(log.slice(0, 0), **options).state

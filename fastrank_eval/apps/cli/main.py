@@ -140,12 +140,20 @@ Examples:
     help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
     "and refuses a group that has rows in two files.",
 )
+@option(
+    "Output",
+    "--keep-clusters",
+    is_flag=True,
+    help="Keep sums by a hash of the cluster (--cluster, by default the group) in --save-state "
+    "too: 1,024 buckets, no keys. 'merge' then gives errors for users who return on other nights.",
+)
 @of("baseline")
 @fail_if_option
 def evaluate(
     sources: tuple[str, ...],
     fail_if: tuple[str, ...],
     keep_groups: bool,
+    keep_clusters: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -154,8 +162,9 @@ def evaluate(
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
-    if keep_groups and options["state_file"] is None:
-        raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
+    if (keep_groups or keep_clusters) and options["state_file"] is None:
+        option = "--keep-groups" if keep_groups else "--keep-clusters"
+        raise ArgumentError(f"{option} needs a saved state: add --save-state FILE.")
     if options["state_file"] is not None and not isinstance(options["label"], str):
         raise ArgumentError(
             f"--save-state: must be of one label, got {', '.join(options['label'])}; name one by "
@@ -172,6 +181,7 @@ def evaluate(
     )
     keep = ["values"] * (files.per_group is not None or counts_groups)
     keep += ["state"] * (files.state is not None) + ["groups"] * keep_groups
+    keep += ["clusters"] * keep_clusters
     result = compute(run, sources, quiet, keep=keep, **options)
     files.write(result, quiet, None if files.state is None else result.state)
     exit_if_failed(result, gates)

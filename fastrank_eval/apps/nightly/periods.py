@@ -24,7 +24,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import ClusteredMeasure
-from fastrank_eval.results.notes import rows_left_out_notes
+from fastrank_eval.results.notes import bucket_notes, rows_left_out_notes
 from fastrank_eval.results.state import State, state_of_run
 
 #: The most nights of a run or a page.
@@ -296,11 +296,14 @@ class MergedNights:
         Dates of the nights, ascending.
     notes : tuple of str
         Nights and slices that could not be merged, and the reasons.
+    has_errors : bool
+        Whether values have errors: over buckets of clusters, or of one night.
     """
 
     values: tuple[MeasureValue, ...] = ()
     dates: tuple[dt.date, ...] = ()
     notes: tuple[str, ...] = ()
+    has_errors: bool = False
 
 
 #: Why a night is left out, and why several are.
@@ -385,7 +388,8 @@ class NightMerger:
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
         dates = tuple(sorted(self._dates))
         notes += tuple(rows_left_out_notes(evaluation.meta))
-        return MergedNights(tuple(evaluation.summary), dates, notes)
+        notes += tuple(bucket_notes(evaluation.meta))
+        return MergedNights(tuple(evaluation.summary), dates, notes, self._total.has_clusters)
 
     def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:
         self._left_out.setdefault((reason, reason_of_several), []).append(date)
@@ -436,9 +440,11 @@ class NightMerger:
 
 #: Why merged nights have no errors: their groups are the users of one night each.
 NO_INTERVALS = (
-    "no intervals: the same user counts once a night, so they would be too narrow; they need all "
-    "nights of a user in one cluster"
+    "no intervals: the same user counts once a night, so they would be too narrow; name the user "
+    "in [columns] cluster, and run the nights again"
 )
+#: Why some values have no errors although the nights keep sums of clusters.
+_NO_ERROR = "no interval over several nights, which needs the rows of each user together:"
 #: The most scores, over all models, to merge for a period. Time and memory grow with them.
 MOST_SCORES = 20_000_000
 
@@ -446,7 +452,8 @@ MOST_SCORES = 20_000_000
 def with_periods(night: Night, history: History) -> Night:
     """Add the week and the month that end with a night, and compositions.
 
-    Merged values have no errors and no intervals: these would take the users of each night as
+    Errors of merged values are over buckets of clusters, if all merged nights keep them. Without
+    them values have no errors and no intervals: these would take the users of each night as
     independent of the same users on the other nights, and be too small. A note says so.
 
     Nights that cannot be read or merged are left out, and so are nights with the rows of an earlier
@@ -473,6 +480,7 @@ def with_periods(night: Night, history: History) -> Night:
     dates: dict[str, tuple[dt.date, ...]] = {}
     # The periods of each note.
     notes: dict[str, list[str]] = {}
+    with_errors: set[str] = set()
     scores = {
         name: len(night.models)
         * sum(count for date, count in rows.items() if _within(date, night, days))
@@ -495,7 +503,8 @@ def with_periods(night: Night, history: History) -> Night:
                 merging.add(date, history.state(date, kind) if ago else own)
             if ago + 1 in name_of:
                 name, merged = name_of[ago + 1], merging.result(level, least_groups)
-                values[name] += (_shown(value, night) for value in merged.values)
+                values[name] += (_shown(value, night, merged.has_errors) for value in merged.values)
+                with_errors |= {name} if merged.has_errors else set()
                 dates.setdefault(name, merged.dates)
                 for note in merged.notes:
                     notes.setdefault(note, []).append(name)
@@ -510,8 +519,12 @@ def with_periods(night: Night, history: History) -> Night:
     for in_periods, early_dates in early.items():
         notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
-    if dates_by_period:
-        notes[NO_INTERVALS] = list(dates_by_period)
+    for name in dates_by_period:
+        without = dict.fromkeys(v.display_name for v in values[name] if v.warning == "merged")
+        if without:
+            notes.setdefault(f"{_NO_ERROR} {', '.join(without)}", []).append(name)
+    if names := [name for name in dates_by_period if name not in with_errors]:
+        notes[NO_INTERVALS] = names
     return replace(
         night,
         periods={name: _in_order(night, values[name]) for name in dates_by_period},
@@ -522,11 +535,13 @@ def with_periods(night: Night, history: History) -> Night:
     )
 
 
-def _shown(value: MeasureValue, night: Night) -> MeasureValue:
-    """Return a value of merged nights by its reported name, without error."""
+def _shown(value: MeasureValue, night: Night, has_error: bool) -> MeasureValue:
+    """Return a value of merged nights by its reported name."""
+    value = replace(value, measure=display_name(value.measure, night.measures))
+    if has_error:
+        return value
     return replace(
         value,
-        measure=display_name(value.measure, night.measures),
         se=math.nan,
         ci_low=math.nan,
         ci_high=math.nan,

@@ -24,7 +24,7 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.text import VerdictText, confidence_of, count, no_labels_text
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.totals import calibration_tables
+from fastrank_eval.engine.worst_slices import calibration_tables
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score

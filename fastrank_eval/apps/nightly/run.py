@@ -328,11 +328,13 @@ def _request(
     progress: Callable[[Progress], object] | None,
 ) -> Options:
     measures = with_standard_errors(requested_measures(list(config.measures)))
+    kept = ["scores"] * any(map(has_curves, measures))
+    kept += ["clusters"] * (config.options.get("cluster") is not None)
     given = {
         "score": config.scores,
         "measures": [*measures, *_quality_measures(config, config.options)],
         "baseline": config.baseline,
-        "keep": "scores" if any(map(has_curves, measures)) else "",
+        "keep": kept,
         "progress": progress,
         **config.options,
     }
