@@ -722,8 +722,8 @@ def _conventions(
     if len(provenance) > 1:
         result["merged"] = len(provenance)
     if totals.overall.uses_buckets:
-        used = {"columns": header[BY_BUCKET], "used": totals.overall.clusters()}
-        result[BY_BUCKET] = used
+        columns = header["columns"].get("cluster") or header["columns"]["group"]
+        result[BY_BUCKET] = {"columns": columns, "used": totals.overall.clusters()}
     return result
 
 

@@ -161,6 +161,7 @@ class Job:
             "values" in kept,
             "scores" in kept,
             drop_keyless=null_groups == "drop",
+            keep_clusters="clusters" in kept,
         )
         cluster = read.cluster or ()
         group = read.group or cluster

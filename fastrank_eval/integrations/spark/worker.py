@@ -89,6 +89,8 @@ class Task:
         Edges of quantiles by column.
     drop_keyless : bool
         Leave out rows without a key, and count them.
+    keep_clusters : bool
+        Keep sums by bucket; those of text keys are of their hashes.
     """
 
     options: Mapping[str, Any]
@@ -101,6 +103,7 @@ class Task:
     names: tuple[str, ...] = ()
     edges: Mapping[str, pa.Array] = field(default_factory=dict)
     drop_keyless: bool = False
+    keep_clusters: bool = False
 
     @property
     def key(self) -> str:
@@ -449,7 +452,10 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
         **task.options,
         "order": "grouped",
         "threads": 1,
-        "keep": ["values"] * per_group + ["scores"] * task.keep_scores,
+        "keep": [
+            *(["values"] * per_group + ["scores"] * task.keep_scores),
+            *["clusters"] * task.keep_clusters,
+        ],
     }
     read = Options.read(partition.source, options).replace(batch_rows=_BATCH_ROWS)
     by_label = options_by_label(read)
