@@ -24,12 +24,12 @@ _TERMS = ((0,), (1,))
 
 
 def buckets_of(ids: np.ndarray) -> np.ndarray:
-    """Return the bucket of each cluster by its id. uint64 to int64, shape (clusters,)."""
+    """Return the bucket of each cluster by its id. int64, shape (clusters,)."""
     return frozen((ids % np.uint64(BUCKETS)).astype(np.int64))
 
 
 def rows_of_buckets(buckets: np.ndarray, slices: np.ndarray = NO_SLICES) -> np.ndarray:
-    """Return the row of sums of a bucket in a slice; without slices in the first."""
+    """Return the row of sums of a bucket in a slice, by default the first."""
     return frozen(buckets + BUCKETS * slices) if len(slices) else buckets
 
 
@@ -56,7 +56,7 @@ def rounded(sums: ExactSums, rows: int = BUCKETS) -> np.ndarray:
 
 
 class BucketSums:
-    """Exact sums of weighted values and of weights by bucket, for several measures.
+    """Exact sums of weighted values and weights of measures, by bucket.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class BucketSums:
         return selection
 
     def terms(self, m: int, slices: int) -> np.ndarray:
-        """Return weighted values and weights, shape (2, slices * BUCKETS), each rounded once."""
+        """Return weighted values and weights. float64, shape (2, rows)."""
         return rounded(self._sums[m], slices * BUCKETS)
 
     def to_arrays(self, slices: int) -> Arrays:

@@ -246,7 +246,7 @@ class ExactSums:
         return selection
 
     def with_terms(self, terms: Sequence[tuple[int, ...]], kept: Sequence[int]) -> ExactSums:
-        """Return sums of other terms: those of some terms as they are, zeros for others."""
+        """Return sums of other terms: some as they are, zeros for others."""
         sums = ExactSums(terms)
         sums.lowest, sums._added = self.lowest, self._added
         sums.digits = np.zeros((len(terms), *self.digits.shape[1:]), np.int64)

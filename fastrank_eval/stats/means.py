@@ -567,9 +567,9 @@ class PairedState(_GroupState):
     def with_clusters(
         self, terms: Sequence[tuple[np.ndarray, np.ndarray] | None], slices: np.ndarray
     ) -> PairedState:
-        """Replace the sums of clusters and their number, as `MeanState.with_clusters`.
+        """Replace the sums of clusters and their number.
 
-        `terms` are of both models. Differences of values in clusters are unknown, and so are 0.
+        As `MeanState.with_clusters`. `terms` are of both models. Differences of values in clusters are unknown, and so are 0.
         """
         state = self.of_measures(range(len(self)))
         for m, pair in enumerate(terms):
