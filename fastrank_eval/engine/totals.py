@@ -545,8 +545,9 @@ class Sums:
         return self._counts.at(slice_index, _GROUPS)
 
     def clusters(self, slice_index: int = 0) -> int:
-        """Count the nested clusters of a slice; by default a group is one."""
-        return self._counts.at(slice_index, _CLUSTERS if self._plan.roles.nested else _GROUPS)
+        """Count the nested clusters, or buckets; by default a group is one."""
+        nested = self._plan.roles.nested or self.uses_buckets
+        return self._counts.at(slice_index, _CLUSTERS if nested else _GROUPS)
 
     def has_few_groups(self, slice_index: int) -> bool:
         """Return whether a slice has fewer than `min_groups` groups."""

@@ -569,7 +569,8 @@ class PairedState(_GroupState):
     ) -> PairedState:
         """Replace the sums of clusters and their number.
 
-        As `MeanState.with_clusters`. `terms` are of both models. Differences of values in clusters are unknown, and so are 0.
+        As `MeanState.with_clusters`. `terms` are of both models. Differences of values in clusters
+        are unknown, and so are 0.
         """
         state = self.of_measures(range(len(self)))
         for m, pair in enumerate(terms):
