@@ -725,7 +725,7 @@ class ReturningKey(Exception):
         self.keys, self.names = keys, tuple(names)
 
     def splits(self, outer: int) -> bool:
-        """Return whether the key returns in another cluster, whose columns are stored first."""
+        """Return whether the key returns in another cluster."""
         keys = (self.keys or ())[:outer]
         return not same_key(keys, 0, keys, 1)
 
