@@ -29,6 +29,7 @@ from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import MERGED, SE_OF_CLUSTERS, SE_OF_ROWS
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledState, PooledValue
 from fastrank_eval.slicing.spec import short_texts
@@ -501,7 +502,9 @@ def _value(
         if counts_clusters:
             details = {CLUSTERS: means.clusters_used(m, slice_index), **details}
     if sums.uses_buckets and not has_buckets(measure) and value == value:
-        error = Uncertainty(warning="merged")
+        error = Uncertainty(warning=MERGED)
+        of_error = (SE_OF_ROWS, SE_OF_CLUSTERS, CLUSTERS)
+        details = {name: number for name, number in details.items() if name not in of_error}
     return MeasureValue(
         **coordinates,
         measure=str(measure),

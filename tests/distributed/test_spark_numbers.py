@@ -54,6 +54,27 @@ def test_keys_of_any_type__the_bits_of_the_local_engine(frame, log, group) -> No
     assert found.state.groups == here(log, **options).state.groups
 
 
+def test_states_of_spark__with_clusters__have_errors_over_buckets(frame, log) -> None:
+    half = f"old < {sorted(log['old'].to_pylist())[log.num_rows // 2]}"
+    options: dict[str, Any] = {**MODELS, "measures": "GAUC,LogLoss", "keep": "clusters"}
+    for group in ("user", "name"):
+        options["group"] = group
+        first, second = (there(frame, where=where, **options) for where in (half, f"not {half}"))
+        assert first.state.has_clusters
+        found = first.state.merge(second.state).result()
+        assert found.meta.conventions["buckets"]["columns"] == [group]
+        local = [
+            fe.evaluate(log, label="click", where=where, **options).state
+            for where in (half, f"not {half}")
+        ]
+        once = local[0].merge(local[1])
+        if group == "user":
+            assert bits(found.values) == bits(once.result().values)
+        else:  # buckets of hashes
+            mixed = first.state.merge(local[1])
+            assert not mixed.has_clusters
+
+
 def test_batches_of_seven_rows__groups_that_span_them_are_whole(
     frame, local, log, configured
 ) -> None:

@@ -48,6 +48,33 @@ def test_merge__reports_what_one_run_does(nights: list[str]) -> None:
     assert document("merge", nights[1])["results"] == alone["results"]
 
 
+def test_merge__of_kept_clusters__counts_buckets(nights: list[str]) -> None:
+    for number, name in enumerate(nights):
+        # The same users every night.
+        log = parquet.read_table(f"{number}.parquet")
+        users = pa.array(np.asarray(log["user"]) % 100)
+        log = log.set_column(0, "user", users)
+        parquet.write_table(log, f"{number}.parquet")
+        run(
+            "evaluate",
+            f"{number}.parquet",
+            *ASKED,
+            "--keep-clusters",
+            "--save-state",
+            f"kept.{name}",
+        )
+    merged = document("merge", *(f"kept.{name}" for name in nights))
+    used = merged["meta"]["conventions"]["buckets"]
+    assert used["columns"] == ["user"]
+    assert 30 < used["used"] <= 40
+    assert (
+        f"clusters: {used['used']} buckets of user; states keep no keys"
+        in (merged["meta"]["notes"])
+    )
+    outcome = run("evaluate", "0.parquet", *ASKED, "--keep-clusters")
+    assert "--keep-clusters needs a saved state: add --save-state FILE." in outcome.stderr
+
+
 def test_merge__writes_report_and_state(nights: list[str]) -> None:
     outcome = run("merge", *nights[:2], "-o", "two.json", "--save-state", "two.state")
     assert (outcome.exit_code, outcome.stdout) == (0, "")

@@ -9,6 +9,7 @@ import pytest
 from pyarrow import compute, parquet
 
 import fastrank_eval as fe
+from fastrank_eval.engine.records import finite
 from tests.support.nightly_runs import CONFIG, adjust, kept_on, nightly, on
 
 
@@ -52,3 +53,32 @@ def test_clusters__of_nights__stand_behind_errors_and_are_told(clustered: Path) 
     assert "<dt>Clusters</dt>" in page
     assert "Effective clusters" in page
     assert "effective groups" not in page.lower()
+
+
+def test_weeks__of_clusters__have_errors_over_buckets(clustered: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json", "-q").exit_code == 3
+    one, other = (
+        fe.evaluate(
+            f"logs/day={on(day)}", group="user_id", cluster="household", label="click",
+            score=["score_a", "score_b"], measures=["GAUC", "AUC(se='clustered')", "LogLoss"],
+            baseline="score_a", keep="clusters",
+        ).state
+        for day in (1, 2)
+    )  # fmt: skip
+    merged = one.merge(other).result()
+    told = json.loads(Path("told.json").read_text())["nights"][-1]
+    for period in ("week", "month"):
+        week = told["periods"][period]
+        assert [line["se"] for line in week] == [finite(v.se) for v in merged]
+        assert [line["ci_low"] for line in week] == [finite(v.ci_low) for v in merged]
+        assert {line["measure"] for line in week if line["se"] is None} == {"AUC"}
+    used = merged.meta.conventions["buckets"]["used"]
+    assert told["period_notes"] == [
+        f"week and month: clusters: {used} buckets of household; states keep no keys",
+        "week and month: no interval over several nights, which needs the rows of each user "
+        "together: AUC",
+    ]
+    page = Path("pages/2026-11-02.html").read_text()
+    longer = page.partition("Longer periods")[2].partition("</table>")[0]
+    # Nights of periods; intervals of the night, and of periods but for AUC.
+    assert longer.count("<small>") == 2 + 3 * 2 + 2 * 2 * 2
