@@ -191,6 +191,13 @@ def test_engine__any_number_of_partitions(
     assert bits(found) == bits(fe.evaluate(rows, keep="", **here["OPTIONS"]))
 
 
+def test_engine__by_clusters(engine: str, files: Path) -> None:
+    here = example(engine)
+    here |= example("Clusters")
+    found = here["evaluate"](str(files), 3)
+    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
+
+
 def test_engine__parts_that_cut_users__are_refused_where_groups_are_kept(
     engine: str, files: Path
 ) -> None:
