@@ -23,6 +23,7 @@ from fastrank_eval.analysis.curve_points import (
     read_choices,
 )
 from fastrank_eval.engine.options import check_names
+from fastrank_eval.engine.records import CLUSTERS
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import AUC, LogLoss, Measure, measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
@@ -217,7 +218,10 @@ def _by_activity(
             "value": [math.nan if v is None else v.value for v in own],
             "standard_error": [math.nan if v is None else v.se for v in own],
         }
-        names = COLUMNS["gauc-by-activity"]
+        names = [*COLUMNS["gauc-by-activity"]]
+        if CLUSTERS in result.meta.conventions:
+            of_score[CLUSTERS] = [0 if v is None else v.clusters for v in own]
+            names.append(CLUSTERS)
         columns[score] = {name: np.array(of_score[name]) for name in names}
     # Of all rows, not of a bucket.
     values = {score: {v.measure: v.value} for (score, _), v in found.items() if v.by is None}

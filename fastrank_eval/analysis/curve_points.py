@@ -25,10 +25,15 @@ from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_null
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
+from fastrank_eval.engine.records import CLUSTERS, JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss
 from fastrank_eval.measures.calibration import Outcomes
-from fastrank_eval.results.notes import end_lines, plain_meta_with, rows_left_out_notes
+from fastrank_eval.results.notes import (
+    cluster_notes,
+    end_lines,
+    plain_meta_with,
+    rows_left_out_notes,
+)
 from fastrank_eval.results.report import Lines, Report, count_text, number_text, printable
 from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import normal_quantile
@@ -457,8 +462,10 @@ class Curve(View):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on rows that options have left out."""
-        return rows_left_out_notes(self.meta)
+        """Notes on clusters behind errors, and on rows that options leave out."""
+        has_errors = self.kind == "gauc-by-activity"
+        clusters = cluster_notes([], self.meta) if has_errors else []
+        return [*clusters, *rows_left_out_notes(self.meta)]
 
     def records(self) -> pa.Table:
         """Return one row for each point, models one after the other.
@@ -472,6 +479,8 @@ class Curve(View):
         if any("weight" in columns for columns in self.columns.values()):
             rows = schema.get_field_index("rows")
             schema = schema.set(rows, pa.field("weight", pa.float64()))
+        if any(CLUSTERS in columns for columns in self.columns.values()):
+            schema = schema.append(pa.field(CLUSTERS, pa.int64()))
         tables = [
             pa.table(
                 [

@@ -19,6 +19,7 @@ from fastrank_eval.analysis.plots import (
     panel_grid,
     shortened,
 )
+from fastrank_eval.engine.records import CLUSTERS
 from fastrank_eval.results.report import count_text, percent_text
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def draw(
         axes.xaxis.get_major_locator().set_params(nbins=5)
     texts = [count_text(meta.rows, "row")]
     texts += [count_text(meta.groups, "group")] if meta.groups else []
+    clusters = meta.conventions.get(CLUSTERS)
+    texts += [count_text(clusters, "cluster")] if isinstance(clusters, int) else []
     texts += [f"bars: {percent_text(confidence)} intervals"] if meta.confidence else []
     texts += [f"{count_text(hidden, 'more slice')} not shown"] if hidden else []
     wide = int(figure.get_figwidth() * 11)

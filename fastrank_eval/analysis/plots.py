@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from fastrank_eval.measures import parse_measures
-from fastrank_eval.results.notes import rows_left_out_notes
+from fastrank_eval.results.notes import rows_left_out_notes, unit_of
 from fastrank_eval.results.report import (
     amount,
     count_text,
@@ -493,7 +493,8 @@ def caption_of(curve: Drawable) -> str:
             confidence = float(str(curve.choices["confidence"]))
             texts.append(f"bars: {percent_text(confidence)} intervals")
     if curve.kind == "gauc-by-activity":
-        texts.append("bars: 1.96 standard errors")
+        of = f" of {unit_of(curve.meta)}s" if "cluster" in conditions else ""
+        texts.append(f"bars: 1.96 standard errors{of}")
     texts += [
         f"{name} {shortened(str(conditions[name]), 60)}"
         for name in ("weight", "where", "limit")

@@ -329,6 +329,25 @@ def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_buc
     assert beyond.undefined == {"pctr": "no_groups"}
 
 
+def test_activity__errors_of_clusters__have_their_number():
+    log = LOG | {"household": LOG["user"] // 3}
+    found = curve("gauc-by-activity", log, cluster="household", buckets=[1, 9])
+    every = fastrank_eval.evaluate(log, **COLUMNS, cluster="household", measures="GAUC",
+                                   by="@rows:1,9")  # fmt: skip
+    own = [v for v in every if v.by is not None]
+    points = found.document()["points"]
+    assert [(p["standard_error"], p["clusters"]) for p in points] == [
+        (v.se, v.clusters) for v in own if v.slice != "rows<1"
+    ]
+    assert found.notes == [f"clusters: household ({len(set(log['household']))})"]
+    alone = curve("gauc-by-activity", log, buckets=[1, 9])
+    assert alone.of()["value"].tolist() == found.of()["value"].tolist()
+    assert "clusters" not in alone.records().column_names
+    assert alone.notes == []
+    # Bins of rows have no groups.
+    assert curve("calibration", log, cluster="household").notes == []
+
+
 # ---- one pass, texts -----------------------------------------------------------------------------
 
 

@@ -24,12 +24,12 @@ OPTIONS: dict[str, Any] = {"label": "y", "score": "s", "measures": "LogLoss"}
 
 
 def log_of(sizes: Sequence[int], first: int = 0) -> pa.Table:
-    """A log in which group g of some numbers of rows has the key g, and the text g."""
+    """A log in which group g of some numbers of rows has the key g, and the text g; q is a row."""
     keys = np.repeat(np.arange(len(sizes)) + first, sizes)
     row = np.arange(len(keys))
     texts = pa.array([f"g{key}" for key in keys], pa.string())
     labels, scores = (row % 3 == 0).astype(np.int8), row * 7 % 11 / 12 + 0.01
-    return pa.table({"g": keys, "t": texts, "y": labels, "s": scores})
+    return pa.table({"g": keys, "t": texts, "y": labels, "s": scores, "q": row})
 
 
 def named(result: fe.Result) -> dict[str, Any] | None:
@@ -50,23 +50,28 @@ sizes_of_groups = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 
 
 @settings(deadline=None, max_examples=8)
-@given(sizes_of_groups, st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 3))
-@example([1, 9, 9, 1, 1, 1], 0, 3, 2)
-@example([30, 30], 0, 7, 1)
+@given(
+    sizes_of_groups,
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 40),
+    st.integers(1, 3),
+    st.sampled_from([{"group": "g"}, {"group": "q", "cluster": "g"}]),
+)
+@example([1, 9, 9, 1, 1, 1], 0, 3, 2, {"group": "g"})
+@example([1, 9, 9, 1, 1, 1], 0, 3, 2, {"group": "q", "cluster": "g"})
+@example([30, 30], 0, 7, 1, {"group": "g"})
 def test_group__in_any_order_batches_threads_and_merges__is_that_of_the_definition(
-    sizes, seed, batch_rows, threads
+    sizes, seed, batch_rows, threads, unit
 ) -> None:
     log, random = log_of(sizes), np.random.default_rng(seed)
     shuffled = log.take(random.permutation(len(log)))
-    evaluate = partial(
-        batched.evaluate, group="g", **OPTIONS, batch_rows=batch_rows, threads=threads
-    )
+    evaluate = partial(batched.evaluate, **unit, **OPTIONS, batch_rows=batch_rows, threads=threads)
     for rows in (log, shuffled):
         assert named(evaluate(rows)) == expected(sizes)
 
     whole = random.integers(0, 3, len(sizes))[log["g"].to_numpy()]
     parts = [log.filter(pa.array(whole == part)) for part in range(3)]
-    states = [batched.partial(part, group="g", **OPTIONS, keep="groups") for part in parts]
+    states = [batched.partial(part, **unit, **OPTIONS, keep="groups") for part in parts]
     merges = [
         states[0].merge(*states[1:], allow_repeated=True),
         reduce(lambda one, other: one.merge(other, allow_repeated=True), states[::-1]),

@@ -160,3 +160,13 @@ def test_null_clusters__left_out__are_counted_by_their_name() -> None:
                          measures="RR", null_groups="drop")  # fmt: skip
     note = "2 rows without a group key or a cluster key left out, 25.0% of 8"
     assert note in notes_of(result)
+
+
+def test_largest_cluster__is_named_as_one() -> None:
+    log = {"user": [1] * 90 + [*range(2, 12)], "q": [*range(100)], "click": [0, 1] * 50,
+           "old": [0.2, 0.7, 0.4, 0.9] * 25}  # fmt: skip
+    given = {"label": "click", "score": "old", "measures": "LogLoss"}
+    notes = fe.evaluate(log, group="q", cluster="user", **given).document()["meta"]["notes"]
+    assert notes == ["clusters: user (11 of 11)", "large cluster user=1: 90.0% of the rows"]
+    notes = fe.evaluate(log, group="user", **given).document()["meta"]["notes"]
+    assert notes == ["large group user=1: 90.0% of the rows"]

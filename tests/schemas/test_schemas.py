@@ -35,6 +35,7 @@ LOG = ["impressions.parquet", "-g", "user_id", "-l", "click", "-s", "score_a,sco
 CLASSES = ["animals.parquet", "-l", "kind", "-s", "cat=p_cat,dog=p_dog,owl=p_owl", "-q"]
 NIGHTLY = ["nightly", "month/nightly.toml", "-q", "--json", "-"]
 BY_LABEL = ["labels.parquet", *LOG[1:3], "-l", "click,order", *LOG[5:]]
+CLUSTERED = [*LOG, "-g", "slot", "--cluster", "user_id"]
 CURVES = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 JSON = ["--format", "json"]
 #: A log in which some rows have no label.
@@ -57,7 +58,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     ),
     "compared clusters": (
         "comparison",
-        ["compare", *LOG, "--cluster", "user_id", "-g", "slot", "--baseline", "score_a", *JSON],
+        ["compare", *CLUSTERED, "--baseline", "score_a", *JSON],
     ),
     "compared labels": ("comparison", ["compare", *BY_LABEL, "--baseline", "score_a", *JSON]),
     "threshold": (
@@ -72,6 +73,11 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "nightly": ("nightly", [*NIGHTLY, "--backfill", "2026-11-11..2026-11-12"]),
     "no labels": ("nightly", [*NIGHTLY, "--date", "2026-11-20", "--no-labels"]),
     "no rows": ("nightly", [*NIGHTLY, "--date", "2027-01-01"]),
+    "clusters": (
+        "nightly",
+        ["nightly", "month/clusters.toml", *NIGHTLY[2:], "--backfill", "2026-11-11..2026-11-12"],
+    ),
+    "clusters of a curve": ("curve", ["curve", "gauc-by-activity", *CLUSTERED, *JSON]),
     "refused": ("nightly", ["nightly", "missing.toml", "-q", "--json", "-"]),
     **{kind: ("curve", ["curve", kind, UNJUDGED, *LOG[1:], *DROP, *JSON]) for kind in CURVES},
 }  # fmt: skip
@@ -165,7 +171,11 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         patch.chdir(folder)
         assert CliRunner().invoke(cli, ["demo", ".", "--rows", "1500"]).exit_code == 0
         log, config = pq.read_table("impressions.parquet"), Path("month/nightly.toml")
-        config.write_text(config.read_text(encoding="utf-8").partition("[output]")[0])  # no pages
+        text = config.read_text(encoding="utf-8").partition("[output]")[0]  # no pages
+        config.write_text(text)
+        group = 'group = ["user_id", "slot"]\ncluster = "user_id"'
+        text = text.replace('group = "user_id"', group) + '[history]\nfile = "clusters.db"\n'
+        config.with_name("clusters.toml").write_text(text)
         orders = [click and row % 3 for row, click in enumerate(log["click"].to_pylist())]
         orders = [min(1, int(order)) for order in orders]
         pq.write_table(log.append_column("order", pa.array(orders)), "labels.parquet")
