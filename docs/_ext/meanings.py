@@ -149,7 +149,8 @@ HISTORY = {
     "min_detectable_error": "five sigmas",
     "state.": "A row for each night and kind of state. Week and month are merged from these.",
     "state.kind": "`groups`: measures of groups (GAUC, nDCG); `sums`: measures of all rows that "
-    "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC); "
+    "are a few sums (LogLoss, PCOC); `bins`: AUC in bins; `scores`: measures that read the score "
+    "of every row (AUC); "
     "`drift`: scores and columns in bins, of a form of its own; `provisional`: JSON, the values of "
     "the provisional judgement",
     "fingerprint": "equal for equal rows, of any nights",

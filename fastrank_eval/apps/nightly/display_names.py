@@ -1,6 +1,6 @@
 """Name measures in reports as the configuration names them.
 
-AUC is computed with its standard error, and is shown without this option.
+AUC is computed with its standard error, of many rows in bins, and is shown without these options.
 """
 
 from __future__ import annotations
@@ -10,23 +10,32 @@ from dataclasses import replace
 
 from fastrank_eval.analysis.compare import with_clustered_errors
 from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.engine.conventions import with_names
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import measure as measure_of
 
+#: A night of more rows has AUC in this many bins: its state does not grow with the rows.
+MOST_ROWS, BINS = 10_000_000, 1 << 16
 
-def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
+
+def with_standard_errors(requested: Sequence[Measure], rows: int = 0) -> tuple[Measure, ...]:
     """Select for AUC the standard error that `compare` computes.
 
     Parameters
     ----------
     requested : sequence of Measure
         If one of them names a standard error of AUC, they are returned as they are.
+    rows : int
+        About as many as the night has.
     """
-    return (
-        tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
-    )
+    if any(map(_is_clustered, requested)):
+        return tuple(requested)
+    computed = with_clustered_errors(requested)
+    if rows <= MOST_ROWS:
+        return computed
+    return with_names(requested, [m(bins=BINS) if _is_clustered(m) else m for m in computed])
 
 
 def with_display_names(night: Night, requested: Sequence[Measure], evaluation: Evaluation) -> Night:
@@ -89,7 +98,7 @@ def display_name(text: str, measures: Collection[str]) -> str:
 
 
 def _plain(measure: Measure) -> str:
-    return str(measure(se=None)) if _is_clustered(measure) else str(measure)
+    return str(measure(se=None, bins=None)) if _is_clustered(measure) else str(measure)
 
 
 def _is_clustered(measure: Measure) -> bool:

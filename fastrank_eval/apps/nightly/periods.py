@@ -22,6 +22,7 @@ from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.results.notes import bucket_notes, rows_left_out_notes
@@ -222,9 +223,9 @@ def left_out(dates: Sequence[dt.date], reason: str, reason_of_several: str = "")
 MERGE_BYTES = 1 << 25
 
 
-#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
-#: that read the score of every row, whose states grow with the rows.
-KINDS = ("groups", "sums", "scores")
+#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; AUC in bins;
+#: and measures that read the score of every row, whose states grow with the rows.
+KINDS = ("groups", "sums", "bins", "scores")
 
 
 def states_of(
@@ -267,6 +268,8 @@ def states_of(
 def _kind_of(measure: Measure) -> str:
     if not measure.pooled:
         return "groups"
+    if isinstance(measure, PooledAUC) and measure.bins is not None:
+        return "bins"
     return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
 
 

@@ -257,12 +257,15 @@ def nightly(
     configs = config.for_labels()
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     known: set[str] = set()
+    rows = 0  # of large nights before, so that nights of about as many are computed alike
     if config.history.exists():
         with closing(History(config.history)) as history:
             known = _claim(history, configs, date, labels)
+            before = history.of(configs[0].label).before(date, DAYS)
+            rows = max((night.quality.rows for night in before), default=0)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = _evaluate(configs, date, labels, known, now, progress)
+    evaluated = _evaluate(configs, date, labels, known, rows, now, progress)
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         _claim(history, configs, date, labels)
@@ -288,11 +291,13 @@ def _evaluate(
     date: dt.date,
     labels: bool,
     known: Collection[str],
+    rows: int,
     now: dt.datetime,
     progress: Callable[[Progress], object] | None,
 ) -> list[NightRun]:
     opened = open_night(configs, date, known)
-    requests = [_request(config, opened, labels, progress) for config in configs]
+    rows = max(rows, opened.source.rows or 0)
+    requests = [_request(config, opened, labels, rows, progress) for config in configs]
     try:
         evaluations, of_columns = opened.evaluate(requests, configs)
     except ColumnError as error:
@@ -325,9 +330,10 @@ def _request(
     config: NightlyConfig,
     opened: NightSource,
     labels: bool,
+    rows: int,
     progress: Callable[[Progress], object] | None,
 ) -> Options:
-    measures = with_standard_errors(requested_measures(list(config.measures)))
+    measures = with_standard_errors(requested_measures(list(config.measures)), rows)
     kept = ["scores"] * any(map(has_curves, measures))
     kept += ["clusters"] * (config.options.get("cluster") is not None)
     given = {

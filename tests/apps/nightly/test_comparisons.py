@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fastrank_eval.apps.nightly import display_names
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
@@ -97,6 +99,42 @@ def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> N
     assert night.measures == ("GAUC", "AUC", "AUC(bins=64)")
     assert {v.warning for v in night.values if v.measure == "AUC"} == {"pooled"}
     assert set(night.curves) == {"roc", "calibration"}
+
+
+def test_auc__of_many_rows__is_computed_in_bins_under_its_plain_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjust(folder, '[gates]\nfail_if = ["AUC delta_ci_high < 0"]\nalarm = "sequence"\n')
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    monkeypatch.setattr(display_names, "MOST_ROWS", max(n.quality.rows for n in kept()) - 1)
+    # Files of fewer rows too: nights after one of many rows are computed alike.
+    outcome = nightly("--backfill", f"{on(2)}..{on(3)}", "--json", "-")
+    assert outcome.exit_code == 0
+    week = json.loads(outcome.stdout)["nights"][-1]["periods"]["week"]
+    assert [value["measure"] for value in week[:3]] == ["GAUC", "AUC", "LogLoss"]
+    exact, *others = kept()
+    assert exact.conventions["measures"]["AUC"]["bins"] is None  # type: ignore[index]
+    for night in others:
+        assert night.measures == ("GAUC", "AUC", "LogLoss")
+        options = night.conventions["measures"]["AUC"]  # type: ignore[index]
+        assert (options["bins"], options["se"]) == (65536, "clustered")
+        assert not night.curves
+        values = [v for v in night.values if v.measure == "AUC"]
+        assert {v.by for v in values} == {None, "slot"}
+        values = [v for v in values if v.warning != "one_group"]
+        assert all(0 < v.ci_low < v.value < v.ci_high for v in values)
+        named = {v.slice for v in values}
+        lines = [v for v in night.compared if v.measure == "AUC" and v.slice in named]
+        assert all(v.se > 0 for v in lines if v.kind == "baseline")
+        (gate, _) = night.gates
+        assert gate.passed
+    assert "conventions differ from 2026-11-01: AUC" in "".join(others[0].notes)
+    assert {one.kind for one in others[1].compared} == {"baseline", "yesterday"}
+    database = sqlite3.connect("history.db")
+    kinds = dict(database.execute("SELECT kind, date FROM state ORDER BY date"))
+    database.close()
+    assert kinds["scores"] == on(1)
+    assert kinds["bins"] == kinds["sums"] == on(3)
 
 
 def told(**conventions: Any) -> Any:
