@@ -139,9 +139,7 @@ def compare(
     (0.3333, 1, 2, 0)
     """
     started = perf_counter()
-    # The cluster is the group of measures of all rows.
-    unit = "group" if options.get("cluster") is None else "cluster"
-    check_names("compare", options, compare, needs=("baseline", unit))
+    check_names("compare", options, compare, needs=("baseline", unit_needed(options)))
     read = Options.read(source, options)
     choices = choices_of(
         test=test,
@@ -170,6 +168,11 @@ def compare(
         )
 
     return compare_with(evaluate, read.label, read.measures, choices, started)
+
+
+def unit_needed(options: Mapping[str, Any]) -> str:
+    """Name the option that must be given: a cluster is a group of all-row measures."""
+    return "group" if options.get("cluster") is None else "cluster"
 
 
 def compare_with(

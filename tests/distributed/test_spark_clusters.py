@@ -64,8 +64,10 @@ def test_batches_of_seven_rows__clusters_that_span_them_are_whole(
 
 
 @pytest.mark.parametrize("keys", ["integers", "texts"])
-def test_compare__the_lines_of_the_local_engine(queries, nested, keys) -> None:
-    options = {**TWO, **KEYS[keys], "measures": "GAUC,AUC", "by": "slot"}
+@pytest.mark.parametrize("test", ["clustered_t", "sign", "bootstrap"])
+def test_compare__the_lines_of_the_local_engine(queries, nested, keys, test) -> None:
+    measures = "GAUC,AUC" if test == "clustered_t" else "GAUC,AP"
+    options = {**TWO, **KEYS[keys], "measures": measures, "by": "slot", "test": test}
     found, expected = (
         fe.spark.compare(queries, partitions=3, **options),
         fe.compare(nested, **options),
@@ -79,6 +81,9 @@ def test_cluster_without_group__is_the_group_of_measures_of_all_rows(queries, ne
     assert bits(found.values) == bits(expected.values)
     of_groups = here(nested, group="name", **{**options, "cluster": None})
     assert bits(found.values) == bits(of_groups.values)
+    two = {**TWO, "cluster": "name", "measures": "LogLoss"}
+    compared = fe.spark.compare(queries, partitions=3, **two), fe.compare(nested, **two)
+    assert repr(compared[0].values) == repr(compared[1].values)
     with pytest.raises(fe.ArgumentError, match=r"group: must name the key columns.*GAUC"):
         there(queries, **{**options, "measures": "GAUC"})
 

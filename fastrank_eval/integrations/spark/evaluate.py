@@ -15,7 +15,7 @@ from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.array_codes import table_from_bytes
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
-from fastrank_eval.analysis.compare import choices_of, compare_with
+from fastrank_eval.analysis.compare import choices_of, compare_with, unit_needed
 from fastrank_eval.analysis.compare_tests import default_measures
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
@@ -427,7 +427,7 @@ def compare(
     ... )
     """
     started = perf_counter()
-    check_names("spark", options, compare, needs=("group", "baseline"))
+    check_names("spark", options, compare, needs=(unit_needed(options), "baseline"))
     choices = choices_of(
         test=test,
         correction=correction,
