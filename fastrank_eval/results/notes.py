@@ -145,11 +145,12 @@ def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
 def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Name the group whose rows make few groups count, where values suffer."""
     largest = meta.conventions.get(LARGEST)
-    # Where each group counts 1, its rows are not the cause.
+    # Where each group counts 1, its rows are not the cause; a cluster has many groups.
+    by_rows = unit_of(meta) == "cluster"
     few = any(
         v.by is None
         and v.warning == "few_groups"
-        and (v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
+        and (by_rows or v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
         for v in values
     )
     if not (few and isinstance(largest, Mapping)):

@@ -165,8 +165,11 @@ def test_null_clusters__left_out__are_counted_by_their_name() -> None:
 def test_largest_cluster__is_named_as_one() -> None:
     log = {"user": [1] * 90 + [*range(2, 12)], "q": [*range(100)], "click": [0, 1] * 50,
            "old": [0.2, 0.7, 0.4, 0.9] * 25}  # fmt: skip
-    given = {"label": "click", "score": "old", "measures": "LogLoss"}
-    notes = fe.evaluate(log, group="q", cluster="user", **given).document()["meta"]["notes"]
-    assert notes == ["clusters: user (11 of 11)", "large cluster user=1: 90.0% of the rows"]
-    notes = fe.evaluate(log, group="user", **given).document()["meta"]["notes"]
-    assert notes == ["large group user=1: 90.0% of the rows"]
+    given = {"label": "click", "score": "old"}
+    # A mean over groups of one weight too: the cluster has many of them.
+    for measures in ("LogLoss", "RR"):
+        own = fe.evaluate(log, group="q", cluster="user", measures=measures, **given)
+        notes = own.document()["meta"]["notes"]
+        assert notes == ["clusters: user (11 of 11)", "large cluster user=1: 90.0% of the rows"]
+    alone = fe.evaluate(log, group="user", measures="LogLoss", **given)
+    assert alone.document()["meta"]["notes"] == ["large group user=1: 90.0% of the rows"]
