@@ -38,7 +38,7 @@ from fastrank_eval.engine.records import (
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation, run_together
-from fastrank_eval.engine.totals import SliceTotals, has_buckets
+from fastrank_eval.engine.totals import SliceTotals, loses_error
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -334,7 +334,7 @@ def _error(plan: Plan, totals: SliceTotals, base: int, model: int, m: int) -> Er
     """Compute the error of the difference of a measure in a slice."""
     _, _, index, sums, states = totals
     measure = plan.measures[m]
-    if sums.uses_buckets and not has_buckets(measure):
+    if sums.uses_buckets and loses_error(measure):
         return MERGED
     if isinstance(measure, PooledMeasure):
         rows, by_rows = sums.rows(index), sums.effective_groups(index)

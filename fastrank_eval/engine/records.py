@@ -23,7 +23,7 @@ from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.state_arrays import SavedGroups
-from fastrank_eval.engine.totals import Sums, Totals, has_buckets
+from fastrank_eval.engine.totals import Sums, Totals, loses_error
 from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
 from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
@@ -501,7 +501,7 @@ def _value(
             details = {"rows of negative grade": sums.negatives()}
         if counts_clusters:
             details = {CLUSTERS: means.clusters_used(m, slice_index), **details}
-    if sums.uses_buckets and not has_buckets(measure) and value == value:
+    if sums.uses_buckets and loses_error(measure) and not math.isnan(value):
         error = Uncertainty(warning=MERGED)
         of_error = (SE_OF_ROWS, SE_OF_CLUSTERS, CLUSTERS)
         details = {name: number for name, number in details.items() if name not in of_error}

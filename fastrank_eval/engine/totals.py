@@ -69,6 +69,11 @@ def has_buckets(measure: Measure) -> bool:
     return measure.aggregate != "sum"
 
 
+def loses_error(measure: Measure) -> bool:
+    """Return whether a measure has an error that sums by bucket do not give."""
+    return measure.has_error and not has_buckets(measure)
+
+
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
 ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
