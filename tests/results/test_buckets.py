@@ -234,3 +234,28 @@ def test_nested_clusters__lie_in_the_bucket_of_their_key() -> None:
     users = merged([state_of(log, "LogLoss,PPV") for log in logs]).result()
     parts = [state_of(log, "LogLoss,PPV", group=["user", "slot"], cluster="user") for log in logs]
     assert [v.se for v in merged(parts).result()] == [v.se for v in users]
+
+
+@pytest.mark.parametrize("unretrieved", ["allow", "drop"])
+@pytest.mark.parametrize("cluster", [None, "household"])
+def test_slices__have_the_errors_of_their_rows_alone(unretrieved: str, cluster: str | None) -> None:
+    """Groups and clusters that slices divide, and rows without a score."""
+    measures = "GAUC,nDCG@3,GMAP,PPV(threshold=0.4),NumRel"
+    options: dict[str, Any] = {"baseline": "old", "cluster": cluster, "unretrieved": unretrieved}
+    logs = [a_night(seed) for seed in range(3)]
+    for log in logs:
+        log["household"] = log["user"] // 3
+        missing = np.random.default_rng(1).random(len(log["user"])) < 0.1
+        log["old"] = pa.array(np.where(missing, 0, log["old"]), mask=missing)
+    sliced = merged(
+        [state_of(log, measures, by="slot", order="scattered", **options) for log in logs]
+    )
+    for slot in (0, 1):
+        alone = merged([state_of(log, measures, where=f"slot = {slot}", **options) for log in logs])
+        values = [v for v in sliced.result() if v.slice == f"slot={slot}"]
+        for value, own in zip(values, alone.result(), strict=True):
+            assert (value.value, value.groups_used) == (own.value, own.groups_used)
+            assert np.array_equal([value.se, value.ci_low], [own.se, own.ci_low], equal_nan=True)
+        rows = [row for row in sliced.compare() if row.slice == f"slot={slot}"]
+        for row, own_row in zip(rows, alone.compare(), strict=True):
+            assert np.array_equal([row.se, row.delta], [own_row.se, own_row.delta], equal_nan=True)
