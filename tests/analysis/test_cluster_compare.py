@@ -253,6 +253,11 @@ def test_errors__are_those_of_clusters_in_each_slice(text: str) -> None:
         assert value.delta == pytest.approx(delta_of(text, clusters))
         assert value.se == pytest.approx(error_of(text, clusters))
         assert value.groups == sum(bool(c[1] or c[3]) for c in clusters)
+        if measure_of(text).aggregate != "sum":
+            squares, fourth = (sum((c[2] - c[0]) ** n for c in clusters) for n in (2, 4))
+            n = value.groups
+            satterthwaite = 2 / max(fourth / squares**2 - 1 / n, 1e-9)
+            assert value.degrees == pytest.approx(min(max(satterthwaite, 1), n - 1))
     assert parts == 2 + 2 + 8
 
 
@@ -331,6 +336,16 @@ def test_cluster_alone__is_the_group_of_measures_of_all_rows() -> None:
     same(wanted, fe.compare(log, **given, cluster="user"))
     with pytest.raises(ArgumentError, match=r"group: must name the key columns, got None; GAUC"):
         fe.compare(log, **{**given, "measures": "GAUC"}, cluster="user")
+
+
+def test_measures_of_all_rows__have_the_differences_of_clusters_as_groups() -> None:
+    score = np.random.default_rng(3).random((2, LOG.num_rows)).round(2)
+    log = LOG.drop(["old", "new"])
+    for name, column in zip(("old", "new"), score, strict=True):
+        log = log.append_column(name, pa.array(column))
+    measures = "AUC,AUC(bins=64, se='clustered'),LogLoss,NE,PCOC,PPV,ECE(bins=5)"
+    options = {"measures": measures, "by": ["slot", "country", "country,slot"]}
+    same(compare(log, None, group="user", **options), compare(log, **options))
 
 
 def sorted_by_user(log: pa.Table) -> pa.Table:
