@@ -26,7 +26,7 @@ LOG = {
 def state() -> fe.State:
     measures = "GAUC,LogLoss,ECE(bins=3),FieldECE(field='slot'),MultiECCE(columns='slot')"
     columns = {"group": "user", "label": "click", "score": ["new", "old"], "baseline": "old"}
-    options = {"by": "slot", "keep": "groups"}
+    options = {"by": "slot", "keep": "groups,clusters"}
     return fe.evaluate(LOG, measures=measures, **columns, **options).state
 
 
