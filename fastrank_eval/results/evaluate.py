@@ -36,8 +36,8 @@ def partial(
     """Evaluate one partition of the rows, and return its state.
 
     ``first.merge(*others).result()`` has the bits of one evaluation of all rows for any
-    partitions, if no group has rows in two of them. So an engine needs only a partition, shuffle
-    or window by the group. `State.to_bytes` and `State.from_bytes` carry states through it.
+    partitions, if no group and no cluster has rows in two of them. So an engine needs only a
+    partition, shuffle or window by the group, or by the cluster. `State.to_bytes` and `State.from_bytes` carry states through it.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def partial(
     group, label, score, measures
         As `evaluate` takes them; one label.
     keep : {"", "groups"}
-        ``"groups"`` keeps keys and values of every group. A merge then refuses groups with rows in
-        two partitions. The states grow with the groups.
+        ``"groups"`` keeps keys and values of every group. A merge then refuses groups and clusters
+        with rows in two partitions. The states grow with the groups.
     threads : int
         By default one, because engines run one worker a core.
     **options

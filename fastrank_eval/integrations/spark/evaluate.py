@@ -318,8 +318,8 @@ def evaluate(
 
     The result has the bits of `fastrank_eval.evaluate`.
 
-    Spark groups the rows by one integer column. The same engine evaluates each partition on its
-    worker, which replies with the state of its groups, a few kilobytes. States are merged exactly.
+    Spark groups the rows by one integer column, of the group or the cluster. The same engine
+    evaluates each partition on its worker, which replies with the state of its groups, a few kilobytes. States are merged exactly.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def evaluate(
         As in `fastrank_eval.evaluate`: ``"groups"`` keeps keys and values of every group in
         `Result.state`, and the driver receives them, ``"scores"`` every distinct score.
     **options
-        `group`, which is required, `label`, `score` and any other argument of
+        `group` or `cluster`, one of which is required, `label`, `score` and any other argument of
         `fastrank_eval.evaluate`, except those that Spark decides (`order`, `threads`, `memory`,
         `limit` ...) and ``ties="input"``, because Spark keeps no order.
 
@@ -350,7 +350,8 @@ def evaluate(
     ------
     FastRankEvalError
         As `fastrank_eval.evaluate` does, with the group of a faulty row; `SparkError` if workers do
-        not have the package, or if Spark changed the plan so that groups may be split.
+        not have the package, or if Spark changed the plan so that groups may be split. A group in
+        clusters of two partitions is no error: it counts as two groups.
 
     Notes
     -----

@@ -29,6 +29,7 @@ def main() -> int:
     source.add_argument("--table", help="of the catalogue: Hive, Iceberg, Delta ...")
     source.add_argument("--parquet", help="a folder of Parquet files")
     parser.add_argument("--group", nargs="+", default=["user_id"])
+    parser.add_argument("--cluster", nargs="+", help="the independent unit, if it has groups")
     parser.add_argument("--label", default="click")
     parser.add_argument("--score", nargs="+", default=["score_a"], help="the first is the baseline")
     parser.add_argument("--measures", default="GAUC,AUC,LogLoss,PCOC")
@@ -47,6 +48,7 @@ def main() -> int:
     )
     options = {
         "group": arguments.group,
+        "cluster": arguments.cluster,
         "label": arguments.label,
         "score": arguments.score,
         "measures": arguments.measures,

@@ -79,7 +79,7 @@ class Task:
         Version of fastrank_eval on the driver.
     keys : mapping of str to str
         The columns that order rows, those of clusters first: each an integer key, or one of the two
-        hashes of a key. And what a message tells where it is null.
+        hashes of a key. And what a message says where it is null.
     key_bits : int
         Width of the first of these columns, by which rows are partitioned.
     names : tuple of str
