@@ -37,7 +37,8 @@ def partial(
 
     ``first.merge(*others).result()`` has the bits of one evaluation of all rows for any
     partitions, if no group and no cluster has rows in two of them. So an engine needs only a
-    partition, shuffle or window by the group, or by the cluster. `State.to_bytes` and `State.from_bytes` carry states through it.
+    partition, shuffle or window by the group, or by the cluster. `State.to_bytes` and
+    `State.from_bytes` carry states through it.
 
     Parameters
     ----------

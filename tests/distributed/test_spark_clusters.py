@@ -63,6 +63,13 @@ def test_batches_of_seven_rows__clusters_that_span_them_are_whole(
             assert bits(found.values) == bits(here(nested, **ONE, **keys).values)
 
 
+def test_sums_by_bucket__those_of_one_machine(queries, nested) -> None:
+    options = {**KEYS["texts"], "score": "old", "label": "click", "measures": "GAUC,LogLoss"}
+    found = fe.spark.evaluate(queries, **options, partitions=3, keep="clusters").state
+    expected = fe.evaluate(nested, **options, keep="clusters").state
+    assert found.provenance[0].fingerprint == expected.provenance[0].fingerprint
+
+
 @pytest.mark.parametrize("keys", ["integers", "texts"])
 @pytest.mark.parametrize("test", ["clustered_t", "sign", "bootstrap"])
 def test_compare__the_lines_of_the_local_engine(queries, nested, keys, test) -> None:

@@ -68,11 +68,8 @@ def test_states_of_spark__with_clusters__have_errors_over_buckets(frame, log) ->
             for where in (half, f"not {half}")
         ]
         once = local[0].merge(local[1])
-        if group == "user":
-            assert bits(found.values) == bits(once.result().values)
-        else:  # buckets of hashes
-            mixed = first.state.merge(local[1])
-            assert not mixed.has_clusters
+        assert bits(found.values) == bits(once.result().values)
+        assert bits(first.state.merge(local[1]).result().values) == bits(found.values)
 
 
 def test_batches_of_seven_rows__groups_that_span_them_are_whole(

@@ -172,7 +172,7 @@ def test_partitions_of_spark__name_the_group_if_they_know_its_key(key, keep, mon
     keys = ["g"] if key == "g" else list(hashes)
     group = [key] if keep else keys
     task = worker.Task(
-        {**OPTIONS, "group": group, "measures": ["LogLoss"]}, 4, keep, False,
+        {**OPTIONS, "group": group, "measures": ["LogLoss"]}, 4, frozenset(["values"] * keep),
         keys=dict.fromkeys(keys, ""), key_bits=64, names=tuple(columns),
     )  # fmt: skip
     rows = pa.table(columns)

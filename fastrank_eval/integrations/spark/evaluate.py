@@ -158,10 +158,8 @@ class Job:
         task = Task(
             arguments,
             _partition_count(df, partitions),
-            "values" in kept,
-            "scores" in kept,
+            frozenset(kept),
             drop_keyless=null_groups == "drop",
-            keep_clusters="clusters" in kept,
         )
         cluster = read.cluster or ()
         group = read.group or cluster
@@ -178,7 +176,9 @@ class Job:
         if self.task.drop_keyless:
             rows = rows.dropna(subset=[*self.cluster, *self.group])
         task = replace(self.task, edges=_edges(rows, list(self.empty_runs.values())))
-        frame, task = self._group_rows(task, keep_keys=task.keep_groups)
+        # The bucket of a cluster is a hash of its key, the same in every night and on one machine.
+        keep_groups, kept = "values" in task.keep, not task.keep.isdisjoint({"values", "clusters"})
+        frame, task = self._group_rows(task, keep_keys=kept)
         replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
         provenance = {
             "sources": [f"{type(self.rows).__module__.partition('.')[0]}.DataFrame"],
@@ -186,9 +186,7 @@ class Job:
         }
         empty = {
             label: state_of_run(
-                replace(one, plan=replace(one.plan, per_group=task.keep_groups)),
-                "no rows",
-                task.keep_groups,
+                replace(one, plan=replace(one.plan, per_group=keep_groups)), "no rows", keep_groups
             )
             for label, one in self.empty_runs.items()
         }
@@ -200,7 +198,7 @@ class Job:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = {name: value for name, value in self.task.options.items() if name != "by"}
-        unsliced = replace(self.task, options=options)
+        unsliced = replace(self.task, options=options, keep=frozenset({"values"}))
         frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
         schema = worker.table_of_groups(task, self.empty_runs).schema
         return frame.mapInArrow(
@@ -319,7 +317,8 @@ def evaluate(
     The result has the bits of `fastrank_eval.evaluate`.
 
     Spark groups the rows by one integer column, of the group or the cluster. The same engine
-    evaluates each partition on its worker, which replies with the state of its groups, a few kilobytes. States are merged exactly.
+    evaluates each partition on its worker, which replies with the state of its groups, a few
+    kilobytes. States are merged exactly.
 
     Parameters
     ----------

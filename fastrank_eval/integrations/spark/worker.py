@@ -71,10 +71,8 @@ class Task:
         a mapping from label.
     partitions : int
         Number of partitions.
-    keep_groups : bool
-        Keep keys and values of every group.
-    keep_scores : bool
-        Keep scores as numbers, for curves.
+    keep : frozenset of str
+        What `evaluate` keeps.
     version : str
         Version of fastrank_eval on the driver.
     keys : mapping of str to str
@@ -89,21 +87,17 @@ class Task:
         Edges of quantiles by column.
     drop_keyless : bool
         Leave out rows without a key, and count them.
-    keep_clusters : bool
-        Keep sums by bucket; those of text keys are of their hashes.
     """
 
     options: Mapping[str, Any]
     partitions: int
-    keep_groups: bool
-    keep_scores: bool
+    keep: frozenset[str]
     version: str = __version__
     keys: Mapping[str, str] = field(default_factory=dict)
     key_bits: int = 0
     names: tuple[str, ...] = ()
     edges: Mapping[str, pa.Array] = field(default_factory=dict)
     drop_keyless: bool = False
-    keep_clusters: bool = False
 
     @property
     def key(self) -> str:
@@ -354,8 +348,8 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         if first is not None:
             partition = _PartitionRows(task, number, chain([first], batches))
             states = [
-                state_of_run(evaluation, partition.source, task.keep_groups).to_bytes()
-                for evaluation in _evaluate(task, partition, per_group=task.keep_groups).values()
+                state_of_run(evaluation, partition.source, "values" in task.keep).to_bytes()
+                for evaluation in _evaluate(task, partition).values()
             ]
             rows = partition.rows
     except FastRankEvalError as error:
@@ -376,7 +370,7 @@ def group_values(
     if first is None:
         return
     partition = _PartitionRows(task, _partition_number(), chain([first], batches))
-    table = table_of_groups(task, _evaluate(task, partition, per_group=True))
+    table = table_of_groups(task, _evaluate(task, partition))
     _freeze_loaded()
     yield from table.cast(schema).to_batches()
 
@@ -446,16 +440,13 @@ def _with_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=list(names))
 
 
-def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict[str, Evaluation]:
+def _evaluate(task: Task, partition: _PartitionRows) -> dict[str, Evaluation]:
     """Evaluate every label of a partition over one reading of its rows."""
     options = {
         **task.options,
         "order": "grouped",
         "threads": 1,
-        "keep": [
-            *(["values"] * per_group + ["scores"] * task.keep_scores),
-            *["clusters"] * task.keep_clusters,
-        ],
+        "keep": sorted(task.keep),
     }
     read = Options.read(partition.source, options).replace(batch_rows=_BATCH_ROWS)
     by_label = options_by_label(read)
