@@ -96,10 +96,13 @@ def test_more_measures_than_an_empty_array_may_have__are_refused_before_memory_i
     refused(state, change, r"groups counts is empty, of shape \[1099511627776")
 
 
-@pytest.mark.parametrize("of, most", [("bins", 3), ("field", 2), ("likelihood", 1)])
+@pytest.mark.parametrize(
+    "of, most", [("bins", 3), ("field", 2), ("likelihood", 1), ("buckets", 1024)]
+)
 def test_more_keys_than_a_measure_has__are_refused_before_memory_is_taken(state, of, most) -> None:
     def change(_: dict, states: dict) -> None:
-        place = next(place for place in states if place[0] == ALL and f'["{of}' in place[2])
+        named = (place for place in states if place[0] == ALL and place[2].startswith(f'["{of}'))
+        place = next(named)
         states[place]["keys"] = np.array(2**40)
 
     refused(state, change, rf"{of}.*keys of sums must be 1 to {most}, got 1099511627776")
