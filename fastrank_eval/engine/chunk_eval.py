@@ -182,12 +182,12 @@ def measure_chunk(
             shape = chunk.starts, ranking.rows, positives, ranking.ranked_groups
             groups = RankedGroups(*shape, chunk.buckets)
             contributions: dict[int, Contributions] = {}
-            for m, ranked, value in _values(plan, ranking):
+            for m, ranked, value in _values(plan, ranking, len(slice_indices) > 0):
                 one = apply_policies(plan, m, ranked, value, group_weights, name)
                 sums.add(model, m, groups, one, slice_indices, clusters)
                 if group_values is not None and plan.per_group:
                     group_values.put(model, m, groups, one)
-                if plan.keeps_values:
+                if plan.keeps_values and plan.measures[m].in_slices:
                     contributions[m] = one
             sums.add_empty(model, groups, slice_indices)
             models.append((groups, contributions))
@@ -218,11 +218,15 @@ def pair_models(
             sums.pair(model, m, *pair, slice_indices, clusters)
 
 
-def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, Ranking, np.ndarray]]:
+def _values(
+    plan: Plan, ranking: Ranking, in_slices: bool
+) -> Iterator[tuple[int, Ranking, np.ndarray]]:
     """Yield the position, the ranking and the values of each measure."""
     every_row: Ranking | None = None
     for positions in plan.shared_computations:
         members, ranked = [plan.measures[m] for m in positions], ranking
+        if in_slices and not members[0].in_slices:
+            continue
         if members[0].ranks_every_row and ranking.scored.unselected is not None:
             ranked = every_row = every_row or _rank_every_row(plan, ranking.scored)
         for measure in members:
@@ -370,7 +374,7 @@ def _add_divided_groups(
     def name_in_slice(position: int) -> str:
         return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
-    labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty)
+    labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
     measure_chunk(
         divided,
         plan,

@@ -106,9 +106,17 @@ class Plan:
     @cached_property
     def skip_empty(self) -> bool:
         """Whether groups with only labels of 0 need no ranks."""
+        return self._skips_empty(self.measures)
+
+    @cached_property
+    def skip_empty_in_slices(self) -> bool:
+        """Whether parts of groups in slices need no ranks then."""
+        return self._skips_empty([m for m in self.measures if m.in_slices])
+
+    def _skips_empty(self, measures: Sequence[Measure]) -> bool:
         if self.weighted or self.roles.judgments or self.roles.subtopics:
             return False
-        for m in self.measures:
+        for m in measures:
             if m.pooled:
                 continue
             if not m.empty_is_known() or (m.weight != "uniform" and not m.undefined_if_empty()):

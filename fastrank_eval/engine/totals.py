@@ -401,7 +401,7 @@ class Sums:
             return
         number, rows = groups.count_empty(slice_indices)
         for m, measure in enumerate(self._plan.measures):
-            if measure.pooled:
+            if measure.pooled or (len(slice_indices) and not measure.in_slices):
                 continue
             reason = empty_reason(self._plan, measure)
             if reason:

@@ -119,6 +119,8 @@ class Measure:
     needs_subtopics: ClassVar[bool] = False
     #: Whether it uses the ranks of rows. Otherwise rows need not be ranked for it.
     needs_ranks: ClassVar[bool] = True
+    #: Whether slices and differences have it. Otherwise its value is that of all rows alone.
+    in_slices: ClassVar[bool] = True
     #: Whether rows without a score come last, tied. Otherwise they are not in the list.
     ranks_every_row: ClassVar[bool] = False
     higher_is_better: ClassVar[bool] = True

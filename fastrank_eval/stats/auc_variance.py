@@ -293,6 +293,8 @@ class ClusterSums:
         """Read what `numbers` returned."""
         a, b, c, influences, d, e, *counts, f, g, effective, by_shares = numbers.tolist()
         first, second, most = map(int, counts)
+        if not (min(a, b, influences, first, second) >= 0 and d > 0 and e > 0):
+            raise ValueError("sums of a variance must not be negative, nor 0 where they divide")
         return cls(
             (a, b, c), influences, (d, e), (first, second, most), (f, g), effective, by_shares
         )

@@ -196,3 +196,15 @@ def test_one_class__is_undefined_without_an_error() -> None:
     assert {line.warning for line in result.values} == {None}
     assert all(math.isnan(line.value) for line in result.values)
     same_arrays(fe.State.from_bytes(result.state.to_bytes()), result.state)
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 6])
+def test_finished_sums__that_cannot_be__are_refused(place) -> None:
+    state = ClusteredBins(8)
+    state.add(np.arange(4.0), np.array([1, 3]), None, np.array([0, 2, 4]))
+    arrays = state.to_arrays()
+    read = ClusteredBins.from_arrays(arrays).variance(math.nan)
+    assert repr(read) == repr(state.variance(0.75))
+    arrays["variance"][place] = -1
+    with pytest.raises(ValueError, match="must not be negative"):
+        ClusteredBins.from_arrays(arrays)

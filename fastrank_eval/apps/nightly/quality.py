@@ -45,6 +45,7 @@ class _Count(Measure):
     options = (WEIGHT,)
     takes_cutoff = False
     needs_ranks = False
+    in_slices = False
     aggregate = "sum"
     range = (0.0, np.inf)
     # Counts ignore the weights of rows.

@@ -190,6 +190,20 @@ def test_quality__groups_without_positives_left_out__are_still_of_one_class() ->
     )
 
 
+@pytest.mark.parametrize("by", ["slot", "user:10,20,40"])
+def test_quality__is_not_counted_in_slices__which_have_the_same_values(by: str) -> None:
+    """Slices divide the groups, or do not; groups without a click need no ranks there."""
+    log = a_log(5) | {"click": a_log(5)["click"] * (np.arange(len(a_log(5)["user"])) % 3 == 0)}
+    done = evaluated(log, by=by)
+    assert done.plan.skip_empty_in_slices
+    assert not done.plan.skip_empty
+    wanted = fe.evaluate(
+        log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by
+    )
+    assert repr(values_of(done)) == repr(list(wanted.values))
+    assert {v.groups_used for v in done.summary if v.by and v.measure in HIDDEN} == {0}
+
+
 def test_quality__nulls_that_are_allowed__are_counted() -> None:
     log = a_log(5)
     random = np.random.default_rng(5)
