@@ -486,9 +486,9 @@ def evaluate_stream(
         inner: tuple[Any, ...] = ()
         if groups_watch is not None:
             every, last = cast(np.ndarray, batch_scan.edges), rows.count - 1
-            at = groups_watch.inner
+            of_keys = groups_watch.keep, batch_scan.directions, groups_watch.inner
             inner = (
-                key_run(rows.keys, every, groups_watch.keep, inner=at) if len(every) else None,
+                key_run(rows.keys, every, *of_keys) if len(every) else None,
                 (keys_at(rows.keys, np.array([0])), keys_at(rows.keys, np.array([last]))),
             )
         if not len(starts):
@@ -499,7 +499,8 @@ def evaluate_stream(
         firsts = edges[:-1] if all_whole else edges
         run = None
         if watch is not None:
-            run = key_run(evaluator.outer(rows.keys), firsts, keep, batch_scan.directions)
+            known = None if nested else batch_scan.directions
+            run = key_run(evaluator.outer(rows.keys), firsts, keep, known)
         inside: list[GroupResults | None] = []
         error = None
         if len(starts) > 1 and not undefined:

@@ -246,6 +246,12 @@ class Partitioner:
 
 
 @kernel
+def _move_rows(position, new_position):  # type: ignore[no-untyped-def]
+    for i in range(position.shape[0]):
+        position[i] = new_position[position[i]]
+
+
+@kernel
 def _least_of_narrow(words):  # type: ignore[no-untyped-def]
     """Return the least word, and whether all span less than 2**32."""
     least = greatest = words[0]
@@ -426,9 +432,11 @@ class Gatherer:
         changes = np.any(sorted_words[:, 1:] != sorted_words[:, :-1], axis=0)
         sizes = np.diff(starts[: groups + 1])
         moved = np.append(0, np.cumsum(sizes[order]))
-        shift = np.empty(groups, np.int64)
-        shift[order] = moved[:-1] - starts[:groups][order]
-        position += np.repeat(shift, sizes)[position].astype(position.dtype)
+        shift = np.empty(groups, np.uint32)  # wraps where groups move down
+        shift[order] = (moved[:-1] - starts[:groups][order]).astype(np.uint32)
+        new_position = np.repeat(shift, sizes)
+        new_position += np.arange(len(new_position), dtype=np.uint32)
+        _move_rows(position, new_position)
         heads[:], starts[: groups + 1] = heads[order], moved
         return np.concatenate([[0], np.flatnonzero(changes) + 1, [groups]])
 

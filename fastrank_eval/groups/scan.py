@@ -10,7 +10,7 @@ Find where groups begin, and keys that return after other groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -66,6 +66,22 @@ class LabelledRows:
             return _bytes_of(self.label)
         return frozen((self.label != 0).view(np.uint8))
 
+    def take(self, starts: np.ndarray, first: int, end: int) -> LabelledRows:
+        """Select consecutive groups; `starts` as in `Scan`, of all groups."""
+        lo, hi = (int(starts[group] - starts[0]) for group in (first, end))
+        part = _part_of(self, first, end)
+        return LabelledRows(self.label[lo:hi], self.row[part[0]] - lo, *part[1:])
+
+
+def _part_of(
+    rows: LabelledRows | RankedRows, first: int, end: int
+) -> tuple[slice, np.ndarray, np.ndarray]:
+    """Return the labelled rows of consecutive groups, `ranked_groups` and `offsets`."""
+    lo, hi = np.searchsorted(rows.ranked_groups, [first, end]).tolist()
+    offsets = rows.offsets[lo : hi + 1]
+    inside = slice(int(offsets[0]), int(offsets[-1]))
+    return inside, rows.ranked_groups[lo:hi] - first, offsets - offsets[0]
+
 
 @dataclass
 class RankedRows:
@@ -91,6 +107,13 @@ class RankedRows:
     above: np.ndarray
     size: np.ndarray
     position: np.ndarray | None = None
+
+    def take(self, starts: np.ndarray, first: int, end: int) -> RankedRows:
+        """Select consecutive groups; see `LabelledRows.take`."""
+        inside, groups, offsets = _part_of(self, first, end)
+        position = None if self.position is None else self.position[inside]
+        row = self.row[inside] - (starts[first] - starts[0])
+        return RankedRows(groups, offsets, row, self.above[inside], self.size[inside], position)
 
 
 @dataclass(frozen=True)
@@ -455,7 +478,7 @@ class BatchScan(NamedTuple):
     starts : ndarray of int64, shape (groups + 1,)
         First row of each whole group, then the end of the last.
     directions : tuple of bool, or None
-        As in `Scan`.
+        As in `Scan`, of groups.
     passed : bool
         Whether all scores that were scanned were checked and are no NaN.
     labelled_rows : list of LabelledRows
@@ -507,10 +530,7 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
     """
     words = fixed_width(keys[0]) if len(keys) == 1 else None
     edges: dict[str, Any] = {"whole": whole}
-    every = clusters = None
-    if outer:
-        every, edges["starts"], clusters = _nested_starts(keys, outer, whole)
-    elif words is not None and words.ndim == 1:
+    if words is not None and words.ndim == 1:
         edges["words"] = words
     else:
         starts = group_starts(keys)
@@ -548,26 +568,44 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
         ranked_rows.append({m: one.ranked_rows for m, one in zip(complete, scans, strict=True)})
         labelled_rows.append((scans or [scan_of(view, None)])[0].labelled_rows)
     first_scan = cast(Scan, first)
-    at = first_scan.starts, first_scan.directions
-    return BatchScan(*at, passed, labelled_rows, ranked_rows, every, clusters)
+    starts, directions = first_scan.starts, first_scan.directions
+    if not outer:
+        return BatchScan(starts, directions, passed, labelled_rows, ranked_rows)
+    every = starts[1:-1] if whole else starts
+    new_cluster = _new_clusters(outer, every)
+    clusters = np.flatnonzero(new_cluster)
+    if whole:
+        clusters = np.concatenate([[0], clusters + 1, [len(starts) - 1]])
+    elif len(clusters):
+        # Groups of cut clusters are left out.
+        first_group, end = int(clusters[0]), int(clusters[-1])
+        labelled_rows = [one.take(starts, first_group, end) for one in labelled_rows]
+        ranked_rows = [
+            {m: one and one.take(starts, first_group, end) for m, one in of_plan.items()}
+            for of_plan in ranked_rows
+        ]
+        starts, clusters = starts[first_group : end + 1], clusters - first_group
+    else:
+        starts = starts[:0]
+    return BatchScan(starts, directions, passed, labelled_rows, ranked_rows, every, clusters)
 
 
-def _nested_starts(
-    keys: Keys, outer: Keys, whole: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find `edges`, `starts` and `clusters` of a `BatchScan`."""
-    groups, clusters, rows = group_starts(keys), group_starts(outer), len(keys[0])
-    is_start = np.zeros(rows, np.bool_)
-    is_start[groups] = True
-    split = np.flatnonzero(~is_start[clusters])
-    if len(split):
-        raise SplitGroup(int(clusters[split[0]]))
-    if not whole and not len(clusters):
-        return groups, clusters, clusters
-    edges = np.concatenate([[0], clusters, [rows]]) if whole else clusters
-    inside = groups[(groups >= edges[0]) & (groups < edges[-1])]
-    starts = np.concatenate([[0], inside, [rows]]) if whole else np.append(inside, edges[-1])
-    return groups, starts, np.searchsorted(starts, edges)
+def _new_clusters(outer: Keys, every: np.ndarray) -> np.ndarray:
+    """Mark the groups, except the first, that begin a cluster.
+
+    Parameters
+    ----------
+    outer : tuple of pyarrow.Array, each of length rows
+    every : ndarray of int64
+        Every row but row 0 where a group begins.
+    """
+    changed = reduce(np.logical_or, map(_differs_from_previous, outer))
+    new_cluster = changed[every - 1]
+    if np.count_nonzero(changed) > np.count_nonzero(new_cluster):
+        inside = changed.copy()
+        inside[every - 1] = False
+        raise SplitGroup(int(np.argmax(inside)) + 1)
+    return cast(np.ndarray, new_cluster)
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:
