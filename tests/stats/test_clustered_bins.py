@@ -208,3 +208,15 @@ def test_finished_sums__that_cannot_be__are_refused(place) -> None:
     arrays["variance"][place] = -1
     with pytest.raises(ValueError, match="must not be negative"):
         ClusteredBins.from_arrays(arrays)
+
+
+def test_error_of_clusters__is_that_of_the_scores_where_each_has_its_own_bin() -> None:
+    log = log_of(3000)
+    log["session"] = np.arange(3000) // 3
+    options = {**RUN, "group": ["user", "session"], "cluster": "user"}
+    lines = fe.compare(log, **options, measures=[EXACT, binned(1 << 20)]).values
+    alone = fe.compare(log, **RUN, measures=EXACT)
+    for exact, bins in pairwise(lines):
+        if exact.measure == EXACT:
+            assert (bins.se, bins.p_value, bins.degrees) == (exact.se, exact.p_value, exact.degrees)
+            assert exact.se == alone.find(EXACT, slice=exact.slice).se
