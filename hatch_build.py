@@ -257,7 +257,10 @@ def evaluations(folder: Path) -> Iterator[Call]:
         texts = "AUC(se='delong'),AUC(se='clustered'),NE,ECCE"
         yield fe.evaluate, (source,), {"measures": texts, **clicks}
         yield fe.evaluate, (source,), {"measures": texts.replace("se='delong'", ""), **weighted}
+        nested = {**clicks, "group": ["group", "slot"], "cluster": "group"}
+        yield fe.evaluate, (source,), {"measures": "GAUC,nDCG@10,NE", **nested}
         compared = {"baseline": "a", "replicates": 50, **clicks}
+        yield fe.compare, (source,), {"measures": "GAUC", **compared, **nested}
         for test in ("clustered_t", "bootstrap", "randomisation"):
             yield fe.compare, (source,), {"measures": "GAUC,nDCG@10", "test": test, **compared}
         texts = "GAUC,AUC(se='clustered'),NE"

@@ -130,9 +130,9 @@ def evaluate(
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
         type, or whole numbers of a float type. A null is an error: see `null_groups`. In CSV and
         TSV files they are text, exactly as written: ``007`` is not ``7``. Measures of all rows
-        (AUC, LogLoss, PPV ...) do not need it; then no value has a standard error, because groups
-        are the independent clusters. If no measure, no state and no other argument needs groups,
-        they are neither read nor counted: `Meta.groups` is 0.
+        (AUC, LogLoss, PPV ...) do not need it; without it and without `cluster` no value has a
+        standard error. If no measure, no state and no other argument needs groups, they are
+        neither read nor counted: `Meta.groups` is 0.
     cluster : str or sequence of str, optional
         The independent unit, such as the user of queries: columns of the types of `group`. Each
         group lies in one cluster; a group with rows in two is an error, and so is a null (see
