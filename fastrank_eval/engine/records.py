@@ -421,8 +421,10 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
 def independent_unit(plan: Plan, totals: Totals) -> dict[str, object]:
     """Return the convention of the number of nested clusters.
 
-    Without clusters, a group of several columns is one.
+    Without clusters, a group of several columns is one. Buckets have a convention of their own.
     """
+    if totals.overall.uses_buckets:
+        return {}
     if plan.roles.nested:
         return {CLUSTERS: totals.overall.clusters()}
     return {"group": list(plan.roles.group)} if len(plan.roles.group) > 1 else {}

@@ -116,7 +116,8 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
 
 def unit_of(meta: Meta) -> str:
     """Name what errors count: groups, or clusters of groups."""
-    return "cluster" if CLUSTERS in meta.conventions else "group"
+    is_cluster = CLUSTERS in meta.conventions or BY_BUCKET in meta.conventions
+    return "cluster" if is_cluster else "group"
 
 
 def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
