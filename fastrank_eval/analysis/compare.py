@@ -171,7 +171,7 @@ def compare(
 
 
 def unit_needed(options: Mapping[str, Any]) -> str:
-    """Name the option that must be given: a cluster is a group of all-row measures."""
+    """Name the option that must be given, `group` or `cluster`."""
     return "group" if options.get("cluster") is None else "cluster"
 
 

@@ -76,7 +76,7 @@ class LabelledRows:
 def _part_of(
     rows: LabelledRows | RankedRows, first: int, end: int
 ) -> tuple[slice, np.ndarray, np.ndarray]:
-    """Return the labelled rows of consecutive groups, `ranked_groups` and `offsets`."""
+    """Select labelled rows, `ranked_groups` and `offsets` of groups."""
     lo, hi = np.searchsorted(rows.ranked_groups, [first, end]).tolist()
     offsets = rows.offsets[lo : hi + 1]
     inside = slice(int(offsets[0]), int(offsets[-1]))

@@ -661,7 +661,7 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
 
 
 def units_of(group: Sequence[str], cluster: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the columns that order rows by unit: those of clusters with several groups first."""
+    """Return the key columns, those of nested clusters first."""
     if not cluster or set(cluster) == set(group):
         return {"group": tuple(group)}
     inside = set(cluster) < set(group)
