@@ -680,7 +680,7 @@ def group_rows(
     *,
     keep_keys: bool,
 ) -> tuple[DataFrame, Task]:
-    """Have Spark partition and sort rows by group, or by the cluster that holds it.
+    """Have Spark partition and sort rows by group, or by cluster.
 
     Spark uses radix sort only for one integer column; for other keys it compares rows. Other keys
     are therefore hashed twice to 64 bits; a prefix makes the second hash independent.
