@@ -188,7 +188,7 @@ def test_periods__are_found_once_a_run(
         for day in (1, 2, 3)
         for kind in ("drift", "groups", "scores", "sums")
     ]
-    own = [(dt.date(2026, 11, 4), kind) for kind in ("groups", "scores", "sums")]
+    own = [(dt.date(2026, 11, 4), kind) for kind in ("bins", "groups", "scores", "sums")]
     composition = [(dt.date(2026, 11, day), "groups") for day in (3, 4)]
     assert sorted(read) == sorted(periods + own + composition)
 
