@@ -272,6 +272,8 @@ def evaluations(folder: Path) -> Iterator[Call]:
         yield fe.best_threshold, (source,), {**threshold, "weight": "weight"}
         yield _merge_states, (source,), {"measures": f"{EIGHT},NE", "baseline": "a", **clicks}
         yield _merge_states, (source,), {"measures": "GAUC,AUC,NE", "by": ["slot"], **clicks}
+        kept = {"keep": "clusters", "by": ["slot"], "baseline": "a", **clicks}
+        yield _merge_states, (source,), {"measures": "GAUC,NE", **kept}
         for ties in ("input", "best", "worst"):
             yield fe.evaluate, (source,), {"measures": EIGHT, "ties": ties, **clicks}
         yield fe.evaluate, (source,), {"measures": "GroupAccuracy", **weighted}
