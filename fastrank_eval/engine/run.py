@@ -452,9 +452,10 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
         return unit if names else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
+        either = " or cluster=... (--cluster)" * (names == [KEEP_CLUSTERS])
         raise ArgumentError(
             f"group: must name the key columns, got None; {several} "
-            f"need{'s' * (len(names) == 1)} groups: pass group=... (--group), or leave "
+            f"need{'s' * (len(names) == 1)} groups: pass group=... (--group){either}, or leave "
             f"{'it' if len(names) == 1 else 'them'} out."
         )
     return ()
