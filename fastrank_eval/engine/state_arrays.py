@@ -85,6 +85,11 @@ def bucket_state_name(key: Hashable) -> str:
     return json.dumps([BY_BUCKET, key])
 
 
+def is_by_bucket(state: str) -> bool:
+    """Return whether a state has sums by bucket, of groups or of rows."""
+    return state == BY_BUCKET or state.startswith(json.dumps([BY_BUCKET])[:-1])
+
+
 def fields_of(plan: Plan) -> list[CategoricalEncoder]:
     """Return the encoders of the fields by whose values measures divide rows."""
     names = dict.fromkeys(n for m in plan.pooled_states.values() for n in m.columns_named())

@@ -50,9 +50,9 @@ from fastrank_eval.engine.state_arrays import (
     SavedSliceEncoder,
     SavedSlices,
     StateArrays,
-    bucket_state_name,
     field_key,
     field_values,
+    is_by_bucket,
     read,
 )
 from fastrank_eval.engine.totals import Totals
@@ -314,7 +314,7 @@ def fingerprint_of(measures: list[str], arrays: StateArrays) -> str:
     numbers = {by: number for number, by in enumerate(slicings)}
     digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
     for (rows, model, state), parts in sorted(arrays.items()):
-        if state in (SLICES, VALUES, BY_BUCKET) or state.startswith(bucket_state_name("")[:-2]):
+        if state in (SLICES, VALUES) or is_by_bucket(state):
             continue
         if "table" in parts:  # the bytes of the values of a field depend on the width of their type
             digest.update(json.dumps([state, value_texts(field_values(parts))]).encode())

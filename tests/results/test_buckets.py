@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, MergeError
 from fastrank_eval.engine.state_arrays import BY_BUCKET
 from fastrank_eval.io.keys import group_ids
 from fastrank_eval.stats.buckets import BUCKETS
@@ -205,6 +205,14 @@ def test_merge__with_a_state_without_buckets__has_none() -> None:
         assert not any(place[2].startswith((BY_BUCKET, '["buckets"')) for place in both._states)
 
 
+@pytest.mark.parametrize("measures", ["LogLoss", "PCOC", "PPV,Brier", "GAUC", "GAUC,LogLoss,AUC"])
+def test_fingerprint__of_the_same_rows__is_that_without_buckets(measures: str) -> None:
+    options: dict[str, Any] = {"by": "slot", "baseline": "old"}
+    one, other = (state_of(a_night(1), measures, **options, keep=k) for k in ("clusters", "state"))
+    with pytest.raises(MergeError, match="hold the same 1500 rows"):
+        one.merge(other)
+
+
 def test_state__with_buckets__has_16_kb_each_and_no_keys() -> None:
     log = a_night(1, users=20_000, rows=4)
     text = pa.array([f"user {user:08}" for user in log["user"]])
@@ -223,7 +231,8 @@ def test_state__with_buckets__has_16_kb_each_and_no_keys() -> None:
 
 
 def test_clusters__without_groups__are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"keep='clusters' \(--keep-clusters\) needs groups"):
+    needs = r"keep='clusters' \(--keep-clusters\) needs groups: .* or cluster=\.\.\. \(--cluster\)"
+    with pytest.raises(ArgumentError, match=needs):
         state_of(a_night(1), "AUC,LogLoss", group=None)
     only = state_of(a_night(1), "LogLoss", group=None, cluster="user")
     assert only.has_clusters
