@@ -74,7 +74,8 @@ def curve(
         For calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions are
         always in one bin. A bin of equal width includes its lower edge; the last one also 1.
     confidence : float
-        Level of Wilson's interval of the observed rate. Default: 0.95.
+        Level of Wilson's interval of the observed rate, which takes rows as independent. It is NaN
+        with `weight` or `cluster`. Default: 0.95.
     sampling_rate : float
         For calibration: share of the negatives that the models were trained on. Default: 1.
     measure : str, Measure or sequence of them

@@ -261,6 +261,7 @@ def calibration_bins(
     binning: str,
     confidence: float,
     sampling_rate: float = 1,
+    independent: bool = True,
 ) -> dict[str, np.ndarray]:
     """Compute mean prediction and observed rate of each bin with rows.
 
@@ -277,6 +278,8 @@ def calibration_bins(
         Level of the interval of the observed rate, in ]0, 1[.
     sampling_rate : float
         Share of the negatives that the models were trained on.
+    independent : bool
+        Whether rows are taken as independent; if not, there is no interval.
 
     Returns
     -------
@@ -286,8 +289,8 @@ def calibration_bins(
         * bin: counted from 1;
         * lower, upper: edges; for equal counts the least and the largest prediction;
         * mean_prediction, observed_rate;
-        * low, high: Wilson's interval; NaN with row weights, because the number of independent rows
-          is unknown;
+        * low, high: Wilson's interval; NaN with row weights or clusters, because the number of
+          independent rows is unknown;
         * rows or weight.
 
     Raises
@@ -318,7 +321,9 @@ def calibration_bins(
     total = np.add.reduceat(rows, starts)
     rate = np.add.reduceat(positives, starts) / total
     has_counts = rows.dtype.kind == "i"
-    low, high = wilson(rate, total, confidence) if has_counts else (np.full(len(rate), np.nan),) * 2
+    low, high = (np.full(len(rate), np.nan),) * 2
+    if has_counts and independent:
+        low, high = wilson(rate, total, confidence)
     return {
         "bin": bin_index + 1,
         "lower": lower,
@@ -666,7 +671,8 @@ def curve_of(
         if missing:
             undefined[score] = missing
         elif kind == "calibration":
-            columns[score] = calibration_bins(table, score, **choices)
+            independent = "cluster" not in result.meta.conventions
+            columns[score] = calibration_bins(table, score, independent=independent, **choices)
             values[score] = {"ECE": expected_error(columns[score])}
         else:
             thresholds = Thresholds.of(table)

@@ -489,7 +489,7 @@ def caption_of(curve: Drawable) -> str:
         texts.append(f"{percent_text(rates[0], 3)} positive")
     if curve.kind == "calibration":
         texts.append(f"{curve.choices['bins']} {curve.choices['binning']} bins")
-        if conditions.get("weight") is None:
+        if conditions.get("weight") is None and "cluster" not in conditions:
             confidence = float(str(curve.choices["confidence"]))
             texts.append(f"bars: {percent_text(confidence)} intervals")
     if curve.kind == "gauc-by-activity":

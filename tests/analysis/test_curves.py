@@ -344,8 +344,15 @@ def test_activity__errors_of_clusters__have_their_number():
     assert alone.of()["value"].tolist() == found.of()["value"].tolist()
     assert "clusters" not in alone.records().column_names
     assert alone.notes == []
-    # Bins of rows have no groups.
-    assert curve("calibration", log, cluster="household").notes == []
+
+
+def test_calibration__clusters__leave_no_interval_of_independent_rows():
+    log = LOG | {"household": LOG["user"] // 3}
+    alone, found = curve("calibration", log), curve("calibration", log, cluster="household")
+    assert np.isnan([found.of()["low"], found.of()["high"]]).all()
+    assert np.isfinite([alone.of()["low"], alone.of()["high"]]).all()
+    assert found.of()["observed_rate"].tolist() == alone.of()["observed_rate"].tolist()
+    assert found.notes == []
 
 
 # ---- one pass, texts -----------------------------------------------------------------------------

@@ -338,3 +338,8 @@ def test_commands__without_matplotlib__refuse_in_one_line(monkeypatch: pytest.Mo
 
 
 test_answers = answers(globals())
+
+
+def test_calibration__clusters__leave_the_bars_out() -> None:
+    found = curve("calibration", LOG | {"home": LOG["user"] // 3}, cluster="home", score="pctr")
+    assert "bars" not in " ".join(words_of(found))
