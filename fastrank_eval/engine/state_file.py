@@ -44,6 +44,7 @@ from fastrank_eval.engine.state_arrays import (
     BY_BUCKET,
     SLICES,
     VALUES,
+    WITHOUT_BUCKETS,
     Rows,
     SavedField,
     SavedGroups,
@@ -596,7 +597,11 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
             for one in every
         )
         arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
-    entries: dict[str, Any] = {BY_BUCKET: header[BY_BUCKET]} if plan.buckets else {}
+    entries: dict[str, Any] = {}
+    names = BY_BUCKET, WITHOUT_BUCKETS
+    known = [one.header[name] for one in every for name in names if name in one.header]
+    if known and (plan.buckets or not whole):
+        entries[names[not plan.buckets]] = known[0]
     if largest is not None:
         parts = [one for one in every if any(entry["rows"] for entry in one.header["provenance"])]
         bounds = [(one.header.get(LARGEST) or {}).get("at_least", False) for one in parts]
@@ -721,6 +726,8 @@ def _conventions(
     result |= {name: header[name] for name in ROW_COUNTS if name in header}
     if len(provenance) > 1:
         result["merged"] = len(provenance)
+    if WITHOUT_BUCKETS in header:
+        result[WITHOUT_BUCKETS] = header[WITHOUT_BUCKETS]
     if totals.overall.uses_buckets:
         columns = header["columns"].get("cluster") or header["columns"]["group"]
         result[BY_BUCKET] = {"columns": columns, "used": totals.overall.clusters()}

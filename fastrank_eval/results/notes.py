@@ -16,7 +16,7 @@ from fastrank_eval.engine.records import (
     counts_in,
     plain_meta,
 )
-from fastrank_eval.engine.state_arrays import BY_BUCKET
+from fastrank_eval.engine.state_arrays import BY_BUCKET, WITHOUT_BUCKETS
 from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.base import text_of
@@ -50,6 +50,7 @@ _NOTED = (
     *ROW_COUNTS,
     LARGEST,
     BY_BUCKET,
+    WITHOUT_BUCKETS,
 )
 
 #: The detail of values for which rows of negative grade gain 0.
@@ -124,10 +125,19 @@ def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Count the clusters behind the errors of all rows, or hint at some."""
     if BY_BUCKET in meta.conventions:
         return bucket_notes(meta)
+    columns = meta.conventions.get(WITHOUT_BUCKETS)
+    unknown = (
+        [
+            f"one of the states has no sums by bucket, so a {','.join(columns)} with rows in two "
+            "states counts as two"
+        ]
+        if isinstance(columns, list)
+        else []
+    )
     names, total = (meta.conventions.get(name) for name in ("cluster", CLUSTERS))
     if not (isinstance(names, Iterable) and meta.groups):
         several = "group" in meta.conventions
-        return ["groups may not be independent: see cluster"] * several
+        return ["groups may not be independent: see cluster"] * several + unknown
     by_number: dict[int, list[MeasureValue]] = {}
     overall = [v for v in values if v.by is None]
     for v in overall:
@@ -140,7 +150,7 @@ def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         scores = {v.score for v in overall}
         used_by = (f"{n:,} in {names_of(own, scores)}" for n, own in sorted(by_number.items()))
         counts = f"of {total}: {'; '.join(used_by)}"
-    return [f"clusters: {', '.join(names)} ({counts})"]
+    return [f"clusters: {', '.join(names)} ({counts})", *unknown]
 
 
 def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:

@@ -198,10 +198,17 @@ def test_one_night__has_the_errors_of_its_clusters() -> None:
 
 
 def test_merge__with_a_state_without_buckets__has_none() -> None:
-    with_buckets, without = state_of(a_night(1)), state_of(a_night(2), keep="state")
+    with_buckets = state_of(a_night(1), baseline="old")
+    without = state_of(a_night(2), keep="state", baseline="old")
     for both in (with_buckets.merge(without), without.merge(with_buckets)):
         assert not both.has_clusters
         assert BY_BUCKET not in both.result().meta.conventions
+        note = "one of the states has no sums by bucket, so a user with rows in two states counts"
+        read = fe.State.from_bytes(both.to_bytes())
+        others = [state_of(a_night(3), keep=keep, baseline="old") for keep in ("state", "clusters")]
+        again = [read.merge(others[0]), others[0].merge(read), others[1].merge(read)]
+        for shown in (both.result(), both.compare(), *(each.result() for each in again)):
+            assert f"{note} as two" in str(shown)
         assert not any(place[2].startswith((BY_BUCKET, '["buckets"')) for place in both._states)
 
 
@@ -211,6 +218,17 @@ def test_fingerprint__of_the_same_rows__is_that_without_buckets(measures: str) -
     one, other = (state_of(a_night(1), measures, **options, keep=k) for k in ("clusters", "state"))
     with pytest.raises(MergeError, match="hold the same 1500 rows"):
         one.merge(other)
+
+
+def test_merge__of_whole_groups__counts_none_as_two() -> None:
+    first, second = a_night(1), a_night(2)
+    second["user"] = second["user"] + 10_000
+    with_buckets = state_of(first, keep="groups,clusters")
+    assert "counts as two" not in str(with_buckets.merge(state_of(second, keep="groups")).result())
+    cut = state_of(a_night(2), keep="groups")
+    assert "counts as two" in str(with_buckets.merge(cut, allow_crossing=True).result())
+    plain = [state_of(a_night(seed), keep="state") for seed in (1, 2)]
+    assert "counts as two" not in str(merged(plain).result())
 
 
 def test_state__with_buckets__has_16_kb_each_and_no_keys() -> None:
