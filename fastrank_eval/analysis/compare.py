@@ -43,6 +43,7 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.labels import for_labels, labelled
+from fastrank_eval.results.notes import unit_of
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
@@ -327,7 +328,9 @@ def compare_slices(
         }
         slices.append((totals.by, totals.label, totals.sums.rows(totals.slice_index), errors))
     values = values_by_slice(evaluation.summary)
-    return differences(slices, values, plan.measures, plan.roles.scores[base], records, choices)
+    unit = unit_of(evaluation.meta.conventions)
+    base_name = plan.roles.scores[base]
+    return differences(slices, values, plan.measures, base_name, records, choices, unit)
 
 
 def _error(plan: Plan, totals: SliceTotals, base: int, model: int, m: int) -> ErrorOfDifference:
@@ -357,6 +360,7 @@ def differences(
     base: str,
     records: GroupRecords | None,
     choices: Choices,
+    unit: str,
 ) -> list[ComparedValue]:
     """Compare models with a baseline on all rows and on slices.
 
@@ -373,6 +377,8 @@ def differences(
     records : GroupRecords or None
         Values of every group, for tests that need them.
     choices : Choices
+    unit : {"group", "cluster"}
+        What errors count.
     """
     by_slicing: dict[str | None, list[ComparedValue]] = {}
     for by, label, rows, errors in slices:
@@ -380,7 +386,7 @@ def differences(
             values[by, label], measures, base, errors, choices, None if by else records
         )
         by_slicing.setdefault(by, []).extend(replace(row, rows=rows) for row in compared)
-    return [row for own in by_slicing.values() for row in adjust_rows(own, measures, choices)]
+    return [row for own in by_slicing.values() for row in adjust_rows(own, measures, choices, unit)]
 
 
 def values_by_slice(values: Iterable[MeasureValue]) -> SliceValues:

@@ -40,6 +40,7 @@ from fastrank_eval.engine.records import (
 )
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.labels import Labelled
+from fastrank_eval.results.notes import unit_of
 
 #: Conventions that change no value, or that a comparison sets itself.
 _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score", "group")
@@ -119,7 +120,8 @@ def compare_results(
     }
     slices.sort(key=lambda each: slicings.index(each[0]))
     slices.insert(0, (None, "all", meta.rows, error))
-    rows = differences(slices, values, measures, base, records, choices)
+    unit = unit_of(meta.conventions)
+    rows = differences(slices, values, measures, base, records, choices, unit)
     return Comparison(
         rows,
         replace(meta_of(meta, base, choices), seconds=meta.seconds + perf_counter() - started),

@@ -514,7 +514,7 @@ def compare_models(
 
 
 def adjust_rows(
-    rows: Sequence[ComparedValue], measures: Sequence[Measure], choices: Choices
+    rows: Sequence[ComparedValue], measures: Sequence[Measure], choices: Choices, unit: str
 ) -> list[ComparedValue]:
     """Add adjusted p-values and verdicts to comparisons made together.
 
@@ -523,6 +523,8 @@ def adjust_rows(
     rows : sequence of ComparedValue
     measures : sequence of Measure
     choices : Choices
+    unit : {"group", "cluster"}
+        What errors count.
     """
     by_text = {str(m): m for m in measures}
     p_values = np.array([row.p_value for row in rows], np.float64)
@@ -536,7 +538,7 @@ def adjust_rows(
     ):
         mdd = detectable(row, alpha, choices.replicates)
         row = replace(row, p_adjusted=p_value, comparisons=count, mdd=mdd)
-        verdict = verdict_on(row, by_text[row.measure], choices.confidence)
+        verdict = verdict_on(row, by_text[row.measure], choices.confidence, unit)
         corrected.append(replace(row, verdict=verdict))
     return corrected
 

@@ -184,7 +184,7 @@ RESAMPLING = ("randomisation", "bootstrap")
 _SIGN_TESTS = ("wilcoxon", "sign", *RESAMPLING)
 
 
-def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
+def verdict_on(value: ComparedValue, measure: Measure, confidence: float, unit: str) -> str:
     """Write which model is better, and how significant the difference is.
 
     Parameters
@@ -194,10 +194,11 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     measure : Measure
     confidence : float
         A difference is shown where the adjusted p-value is at most ``1 - confidence``.
+    unit : {"group", "cluster"}
+        What errors count.
     """
     name, base, what = value.score, value.baseline, value.display_name
     wins, losses = _counts_of_test(value)
-    unit = "group" if value.cluster_wins is None else "cluster"
     if math.isnan(value.delta):
         missing = [
             model

@@ -455,7 +455,7 @@ def _verdicts(comparison: Comparison, score: str, all_slices: bool) -> tuple[lis
 
 def _notes(comparison: Comparison, rough: bool) -> list[str]:
     """Write the notes under a comparison, those on rough intervals if `rough`."""
-    notes, unit = [], unit_of(comparison.meta)
+    notes, unit = [], unit_of(comparison.meta.conventions)
     if comparison.joined is not None:
         joined = comparison.joined
         notes.append(
@@ -686,7 +686,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
             cells=lambda v, _: [
                 (Name(printable(v.score)) if several else printable(v.display_name), _difference(v))
             ],
-            lead=partial(_numbers_of_groups, unit=unit_of(comparison.meta)),
+            lead=partial(_numbers_of_groups, unit=unit_of(comparison.meta.conventions)),
             title=f"{title} against {comparison.baseline} by {by}",
         )
         parts = [comparison.decompositions.get((v.score, v.measure, by)) for v in overall]
@@ -773,7 +773,7 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
         yield few_note(comparison.meta)
     if groups_differ((v for v in slices if v.groups), by_model, lambda v: v.groups):
         what = "models" if by_model else "measures"
-        unit = unit_of(comparison.meta)
+        unit = unit_of(comparison.meta.conventions)
         yield f"{AT_LEAST} where {what} differ: {unit}s of the one that uses the fewest"
     if any(_visible_parts(comparison)):
         yield "within slices, by composition, and a remainder add up to the difference of all rows"

@@ -493,7 +493,7 @@ def caption_of(curve: Drawable) -> str:
             confidence = float(str(curve.choices["confidence"]))
             texts.append(f"bars: {percent_text(confidence)} intervals")
     if curve.kind == "gauc-by-activity":
-        of = f" of {unit_of(curve.meta)}s" if "cluster" in conditions else ""
+        of = f" of {unit_of(conditions)}s" if "cluster" in conditions else ""
         texts.append(f"bars: 1.96 standard errors{of}")
     texts += [
         f"{name} {shortened(str(conditions[name]), 60)}"

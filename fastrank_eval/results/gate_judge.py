@@ -34,6 +34,7 @@ from fastrank_eval.results.gates import (
     terms_of,
     with_hint,
 )
+from fastrank_eval.results.notes import unit_of
 from fastrank_eval.results.report import count_text, detail_text, p_text
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 
@@ -172,7 +173,8 @@ def judge(
     requested : mapping of str to str, optional
         By requested name the computed measure, where a profile sets other options.
     conventions : mapping of str to object, optional
-        Of the result: ``confidence`` (0.95 without it) and ``correction`` (Holm without it).
+        Of the result: ``confidence`` (0.95 without it) and ``correction`` (Holm without it), and
+        what errors count.
 
     Returns
     -------
@@ -190,8 +192,7 @@ def judge(
     confidence = conventions.get("confidence")
     numbers: dict[str, float] = {"rows": rows, "groups": groups}
     numbers["confidence"] = confidence if isinstance(confidence, float | int) else 0.95
-    correction = str(conventions.get("correction", "holm"))
-    table = _Table(values, numbers, baseline, requested or {}, correction)
+    table = _Table(values, numbers, baseline, requested or {}, conventions)
     outcomes = list(dict.fromkeys(outcome for each in parsed for outcome in table.outcomes(each)))
     return Verdict(
         tuple(one for one in outcomes if one.kind != _NOT_JUDGED),
@@ -228,12 +229,13 @@ class _Table:
         counts: Mapping[str, float],
         baseline: str | None,
         requested: Mapping[str, str],
-        correction: str,
+        conventions: Mapping[str, object],
     ) -> None:
         self._rows: dict[tuple[str, str, str], list[Any]] = {}
         self._names: dict[str, str] = {}
         values = list(values)
-        self._p_values = PValues(values, correction)
+        self._p_values = PValues(values, str(conventions.get("correction", "holm")))
+        self._unit = unit_of(conventions)
         for row in values:
             self._rows.setdefault((row.score, row.slice, row.measure), []).append(row)
             self._names.setdefault(row.measure, getattr(row, "display_name", row.measure))
@@ -387,7 +389,7 @@ class _Table:
             detail = f"cannot be judged: {term.field} of {title} is undefined{_reasons(rows)}"
             if any(getattr(row, "warning", None) in _NO_ERROR for row in rows):
                 other = "delta" if term.field in COMPARISON_FIELDS else "value"
-                detail += f": gate on {other}, which has a number, or evaluate more groups"
+                detail += f": gate on {other}, which has a number, or evaluate more {self._unit}s"
             raise _Outcome("undefined", detail, _short_reason(rows, f"no {term.field}"))
         return number
 

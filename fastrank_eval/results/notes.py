@@ -115,10 +115,9 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
     )
 
 
-def unit_of(meta: Meta) -> str:
+def unit_of(conventions: Mapping[str, object]) -> str:
     """Name what errors count: groups, or clusters of groups."""
-    is_cluster = CLUSTERS in meta.conventions or BY_BUCKET in meta.conventions
-    return "cluster" if is_cluster else "group"
+    return "group" if conventions.keys().isdisjoint((CLUSTERS, BY_BUCKET)) else "cluster"
 
 
 def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
@@ -157,11 +156,11 @@ def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]
     """Name the group whose rows make few groups count, where values suffer."""
     largest = meta.conventions.get(LARGEST)
     # Where each group counts 1, its rows are not the cause; a cluster has many groups.
-    by_rows = unit_of(meta) == "cluster"
+    unit = unit_of(meta.conventions)
     few = any(
         v.by is None
         and v.warning == "few_groups"
-        and (by_rows or v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
+        and (unit == "cluster" or v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
         for v in values
     )
     if not (few and isinstance(largest, Mapping)):
@@ -169,9 +168,9 @@ def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]
     share = share_text(largest["rows"] / meta.rows)
     share = f"at least {share}" if largest.get("at_least") else share
     if largest["key"] is None:
-        return [f"one large {unit_of(meta)}: {share} of the rows; keep='groups' names it"]
+        return [f"one large {unit}: {share} of the rows; keep='groups' names it"]
     key = ", ".join(f"{name}={_key_text(value)}" for name, value in largest["key"].items())
-    return [f"large {unit_of(meta)} {key}: {share} of the rows"]
+    return [f"large {unit} {key}: {share} of the rows"]
 
 
 def bucket_notes(meta: Meta) -> list[str]:

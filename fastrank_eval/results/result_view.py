@@ -63,7 +63,10 @@ def report_of(
     tables = [_overall(overall, meta)]
     if by_model:
         tables = [*_by_model(overall), *coverage_tables(overall, meta)]
-    notes = *_details(overall, scores, meta), *_warnings(overall, scores, by_model, unit_of(meta))
+    notes = (
+        *_details(overall, scores, meta),
+        *_warnings(overall, scores, by_model, unit_of(meta.conventions)),
+    )
     legend = _legend(values, meta, by_model)
     return Report(
         printable(f"Evaluation of {', '.join(scores)}"),
@@ -248,7 +251,7 @@ def _legend(values: Sequence[MeasureValue], meta: Meta, by_model: bool) -> Itera
     if any(v.warning == "few_groups" for v in values):
         yield few_note(meta)
     if any(v.warning == "one_group" for v in values):
-        yield f"{_ONE} one {unit_of(meta)} has no standard error"
+        yield f"{_ONE} one {unit_of(meta.conventions)} has no standard error"
     yield from left_out_notes(meta)
 
 

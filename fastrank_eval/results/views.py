@@ -388,7 +388,8 @@ def best_models(
 
 def few_note(meta: Meta) -> str:
     """Explain the mark of a rough interval."""
-    return f"{FEW} fewer than {FEW_GROUPS} effective {unit_of(meta)}s: the interval is rough"
+    unit = unit_of(meta.conventions)
+    return f"{FEW} fewer than {FEW_GROUPS} effective {unit}s: the interval is rough"
 
 
 def left_out_notes(meta: Meta) -> list[str]:

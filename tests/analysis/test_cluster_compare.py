@@ -295,6 +295,15 @@ def test_few_clusters__are_a_caution_and_bound_what_a_test_can_find() -> None:
     assert alone.wins + alone.losses >= 6
 
 
+def test_one_cluster__is_named_for_measures_of_all_rows_too() -> None:
+    rows = {"user": [1, 1, 1, 1], "query": [1, 1, 2, 2], "click": [0, 1, 1, 0],
+            "old": [0.1, 0.4, 0.2, 0.3], "new": [0.2, 0.4, 0.3, 0.3]}  # fmt: skip
+    one = compare(rows, measures="GAUC,LogLoss")
+    assert all("; one cluster has no standard error" in value.verdict for value in one)
+    (failure,) = one.check("LogLoss delta_ci_high < 0").failures
+    assert failure.detail.endswith("or evaluate more clusters")
+
+
 def test_rela_impr__has_the_error_of_clusters() -> None:
     log = LOG.append_column("better", pc.add(LOG["click"], LOG["new"]))
     value = compare(log, measures="GAUC", score=["old", "better"]).values[0]

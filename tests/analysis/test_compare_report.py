@@ -89,7 +89,7 @@ def test_verdict__in_words(changes, name, said) -> None:
         "p_adjusted": 0.02, "wins": 10, "ties": 5, "losses": 30, **changes,
     }  # fmt: skip
     line = ComparedValue("b", "a", "all", name, "mean", 0.5, relative=0.1, **given)
-    assert verdict_on(line, measure(name), 0.95).startswith(said)
+    assert verdict_on(line, measure(name), 0.95, "group").startswith(said)
 
 
 def test_best__may_be_the_baseline_and_the_lowest(log) -> None:

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.engine.records import CLUSTERS, LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
 from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.notes import unit_of
 
 
 def first_that_holds(texts: Mapping[str, object]) -> str:
@@ -513,7 +514,7 @@ class Night:
     @property
     def unit(self) -> str:
         """What intervals take as independent: a group, or a cluster."""
-        return "cluster" if CLUSTERS in self.conventions else "group"
+        return unit_of(self.conventions)
 
     def name_of(self, measure: str) -> str:
         """Return the name of a measure in reports: the one that was asked for."""
