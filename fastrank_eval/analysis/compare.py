@@ -21,6 +21,7 @@ from fastrank_eval.analysis.compare_tests import (
     default_measures,
     group_error,
     pooled_error,
+    records_error,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
@@ -319,10 +320,12 @@ def compare_slices(
     """
     plan = evaluation.plan
     slices: list[Slice] = []
+    tested = records if choices.needs_groups else None
     for totals in evaluation.totals.each_slice():
         errors = {
             plan.roles.scores[model]: [
-                _error(plan, totals, base, model, m) for m in range(len(plan.measures))
+                _error(plan, totals, base, model, m, None if totals.by else tested)
+                for m in range(len(plan.measures))
             ]
             for model in plan.candidates
         }
@@ -333,10 +336,19 @@ def compare_slices(
     return differences(slices, values, plan.measures, base_name, records, choices, unit)
 
 
-def _error(plan: Plan, totals: SliceTotals, base: int, model: int, m: int) -> ErrorOfDifference:
-    """Compute the error of the difference of a measure in a slice."""
+def _error(
+    plan: Plan, totals: SliceTotals, base: int, model: int, m: int, tested: GroupRecords | None
+) -> ErrorOfDifference:
+    """Compute the error of the difference of a measure in a slice.
+
+    A test of values of groups joins clusters by key. Merged states have buckets of them, or parts.
+    """
     _, _, index, sums, states = totals
     measure = plan.measures[m]
+    if tested is not None and tested.clusters is not None:
+        clusters = len(tested.clusters.heads)
+        if sums.uses_buckets or sums.clusters(index) != clusters:
+            return records_error(tested, base, model, m)
     if sums.uses_buckets and loses_error(measure):
         return MERGED
     if isinstance(measure, PooledMeasure):

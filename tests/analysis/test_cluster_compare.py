@@ -482,6 +482,21 @@ def test_a_cluster_in_two_states__is_refused_where_keys_are_kept() -> None:
         one.merge(evaluate(moved, "old").state, allow_repeated=True)
 
 
+@pytest.mark.parametrize("keep", ["groups,clusters", "groups"])
+def test_states_that_share_clusters__are_tested_by_whole_clusters(keep: str) -> None:
+    given = {**COLUMNS, "measures": "GAUC,NumRelRet,GAUC(weight='spend')", "cluster": "user"}
+    one, other = (
+        fe.evaluate(LOG.filter(pc.equal(LOG["country"], each)), **given, by="slot", keep=keep).state
+        for each in ("de", "fr")
+    )
+    both = one.merge(other, allow_crossing=keep == "groups")
+    for test in ("sign", "wilcoxon", "randomisation"):
+        found = both.compare(test=test, replicates=99)
+        whole = fe.compare(LOG, **given, test=test, replicates=99)
+        assert repr(found.overall) == repr(whole.overall)
+        assert ("the sign test counts clusters" in str(found)) == (test == "sign")
+
+
 @pytest.mark.parametrize("cluster, named", [("user", []), (None, ["user"])])
 def test_header_that_names_other_clusters__is_refused(cluster: Any, named: list[str]) -> None:
     state = evaluate(LOG, "old", cluster, keep="state").state
