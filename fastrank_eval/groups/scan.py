@@ -9,7 +9,7 @@ Find where groups begin, and keys that return after other groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -66,22 +66,6 @@ class LabelledRows:
             return _bytes_of(self.label)
         return frozen((self.label != 0).view(np.uint8))
 
-    def take(self, starts: np.ndarray, first: int, end: int) -> LabelledRows:
-        """Select consecutive groups; `starts` as in `Scan`, of all groups."""
-        lo, hi = (int(starts[group] - starts[0]) for group in (first, end))
-        part = _part_of(self, first, end)
-        return LabelledRows(self.label[lo:hi], self.row[part[0]] - lo, *part[1:])
-
-
-def _part_of(
-    rows: LabelledRows | RankedRows, first: int, end: int
-) -> tuple[slice, np.ndarray, np.ndarray]:
-    """Select labelled rows, `ranked_groups` and `offsets` of groups."""
-    lo, hi = np.searchsorted(rows.ranked_groups, [first, end]).tolist()
-    offsets = rows.offsets[lo : hi + 1]
-    inside = slice(int(offsets[0]), int(offsets[-1]))
-    return inside, rows.ranked_groups[lo:hi] - first, offsets - offsets[0]
-
 
 @dataclass
 class RankedRows:
@@ -107,13 +91,6 @@ class RankedRows:
     above: np.ndarray
     size: np.ndarray
     position: np.ndarray | None = None
-
-    def take(self, starts: np.ndarray, first: int, end: int) -> RankedRows:
-        """Select consecutive groups; see `LabelledRows.take`."""
-        inside, groups, offsets = _part_of(self, first, end)
-        position = None if self.position is None else self.position[inside]
-        row = self.row[inside] - (starts[first] - starts[0])
-        return RankedRows(groups, offsets, row, self.above[inside], self.size[inside], position)
 
 
 @dataclass(frozen=True)
@@ -530,10 +507,12 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
     """
     words = fixed_width(keys[0]) if len(keys) == 1 else None
     edges: dict[str, Any] = {"whole": whole}
+    changed: dict[int, np.ndarray] = {}
     if words is not None and words.ndim == 1:
         edges["words"] = words
     else:
-        starts = group_starts(keys)
+        changed = {id(key): _differs_from_previous(key) for key in keys}
+        starts = reduce(np.logical_or, changed.values()).nonzero()[0] + 1
         edges["starts"] = np.concatenate([[0], starts, [len(keys[0])]]) if whole else starts
     # By identity, because plans share arrays.
     known: dict[tuple[int, int, bool], Scan] = {}
@@ -572,25 +551,21 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
     if not outer:
         return BatchScan(starts, directions, passed, labelled_rows, ranked_rows)
     every = starts[1:-1] if whole else starts
-    new_cluster = _new_clusters(outer, every)
+    new_cluster = _new_clusters(outer, every, changed)
     clusters = np.flatnonzero(new_cluster)
     if whole:
         clusters = np.concatenate([[0], clusters + 1, [len(starts) - 1]])
     elif len(clusters):
-        # Groups of cut clusters are left out.
         first_group, end = int(clusters[0]), int(clusters[-1])
-        labelled_rows = [one.take(starts, first_group, end) for one in labelled_rows]
-        ranked_rows = [
-            {m: one and one.take(starts, first_group, end) for m, one in of_plan.items()}
-            for of_plan in ranked_rows
-        ]
+        for v, one in enumerate(labelled_rows):
+            labelled_rows[v], ranked_rows[v] = _cut(one, ranked_rows[v], starts, first_group, end)
         starts, clusters = starts[first_group : end + 1], clusters - first_group
     else:
         starts = starts[:0]
     return BatchScan(starts, directions, passed, labelled_rows, ranked_rows, every, clusters)
 
 
-def _new_clusters(outer: Keys, every: np.ndarray) -> np.ndarray:
+def _new_clusters(outer: Keys, every: np.ndarray, changed: Mapping[int, np.ndarray]) -> np.ndarray:
     """Mark the groups, except the first, that begin a cluster.
 
     Parameters
@@ -598,14 +573,48 @@ def _new_clusters(outer: Keys, every: np.ndarray) -> np.ndarray:
     outer : tuple of pyarrow.Array, each of length rows
     every : ndarray of int64
         Every row but row 0 where a group begins.
+    changed : mapping of int to ndarray of bool, shape (rows - 1,)
+        For some keys, by identity: the rows, except row 0, that differ from the previous one.
     """
-    changed = reduce(np.logical_or, map(_differs_from_previous, outer))
-    new_cluster = changed[every - 1]
-    if np.count_nonzero(changed) > np.count_nonzero(new_cluster):
-        inside = changed.copy()
+    new = reduce(
+        np.logical_or,
+        (changed[id(key)] if id(key) in changed else _differs_from_previous(key) for key in outer),
+    )
+    new_cluster = new[every - 1]
+    if np.count_nonzero(new) > np.count_nonzero(new_cluster):
+        inside = new.copy()
         inside[every - 1] = False
         raise SplitGroup(int(np.argmax(inside)) + 1)
     return cast(np.ndarray, new_cluster)
+
+
+def _cut(
+    labelled: LabelledRows,
+    ranked: Mapping[int, RankedRows | None],
+    starts: np.ndarray,
+    first: int,
+    end: int,
+) -> tuple[LabelledRows, dict[int, RankedRows | None]]:
+    """Select consecutive groups; leave out those of cut clusters."""
+    lo, hi = np.searchsorted(labelled.ranked_groups, [first, end]).tolist()
+    offsets = labelled.offsets[lo : hi + 1]
+    inside = slice(int(offsets[0]), int(offsets[-1]))
+    row, last_row = (int(starts[group] - starts[0]) for group in (first, end))
+    part = LabelledRows(
+        labelled.label[row:last_row],
+        labelled.row[inside] - row,
+        labelled.ranked_groups[lo:hi] - first,
+        offsets - offsets[0],
+    )
+    # Labelled rows of all models are equal.
+    same = part.ranked_groups, part.offsets, part.row
+    ranked_part: dict[int, RankedRows | None] = {}
+    for model, one in ranked.items():
+        ranked_part[model] = None
+        if one is not None:
+            position = None if one.position is None else one.position[inside]
+            ranked_part[model] = RankedRows(*same, one.above[inside], one.size[inside], position)
+    return part, ranked_part
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:
