@@ -47,9 +47,10 @@ def partial(
         a frame, or any other source of `evaluate`. An iterator needs at least one batch.
     group, label, score, measures
         As `evaluate` takes them; one label.
-    keep : {"", "groups"}
+    keep : {"", "groups", "clusters"}
         ``"groups"`` keeps keys and values of every group. A merge then refuses groups and clusters
-        with rows in two partitions. The states grow with the groups.
+        with rows in two partitions. The states grow with the groups. ``"clusters"`` keeps sums by
+        bucket, the hash of the cluster, for errors of merged states.
     threads : int
         By default one, because engines run one worker a core.
     **options

@@ -334,7 +334,8 @@ def evaluate(
         any, and no values.
     keep : str or sequence of str
         As in `fastrank_eval.evaluate`: ``"groups"`` keeps keys and values of every group in
-        `Result.state`, and the driver receives them, ``"scores"`` every distinct score.
+        `Result.state`, and the driver receives them, ``"clusters"`` sums by bucket of clusters,
+        ``"scores"`` every distinct score.
     **options
         `group` or `cluster`, one of which is required, `label`, `score` and any other argument of
         `fastrank_eval.evaluate`, except those that Spark decides (`order`, `threads`, `memory`,

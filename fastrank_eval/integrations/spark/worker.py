@@ -312,13 +312,13 @@ class _PartitionRows:
         for batch in self._batches:
             if not batch.num_rows:
                 continue
-            for name, told in task.keys.items():
+            for name, why in task.keys.items():
                 column = batch.column(name)
                 if not column.null_count:
                     continue
                 if not task.drop_keyless:
                     raise ColumnError(
-                        f"{told} in at least {column.null_count:,} row(s); fill or drop these rows "
+                        f"{why} in at least {column.null_count:,} row(s); fill or drop these rows "
                         "(null_groups='drop')."
                     )
                 self.keyless += column.null_count
@@ -328,10 +328,13 @@ class _PartitionRows:
             keys = as_array(batch.column(task.key)).astype(np.int64, copy=False)
             row = first_misplaced(keys, before, task.key_bits, task.partitions, self._number)
             if row >= 0:
+                unit = next(
+                    iter(units_of(task.options["group"], task.options.get("cluster") or ()))
+                )
                 raise SparkError(
-                    f"partition {self._number} of {task.partitions} holds a row of a group that "
+                    f"partition {self._number} of {task.partitions} holds a row of a {unit} that "
                     f"belongs elsewhere ({task.key}={keys[row]}): the plan was changed after the "
-                    "rows were grouped, so groups may have been split, and no number would be "
+                    f"rows were grouped, so {unit}s may have been split, and no number would be "
                     "right. Leave rules that rebalance or split partitions out of this session."
                 )
             before = int(keys[-1])
@@ -721,10 +724,10 @@ def group_rows(
         if not bits:
             hashed |= zip(HASHES[unit], hash_columns(df, names, unit), strict=True)
         known[unit] = names if bits else HASHES[unit]
-        told = f"{unit} column {names[0]!r} is null"
+        why = f"{unit} column {names[0]!r} is null"
         if len(names) > 1:
-            told = f"one of the {unit} columns {', '.join(map(repr, names))} is null"
-        keys |= dict.fromkeys(known[unit], told)
+            why = f"one of the {unit} columns {', '.join(map(repr, names))} is null"
+        keys |= dict.fromkeys(known[unit], why)
     column_names = list(dict.fromkeys([*read, *columns]))
     selected = numbered_columns(df, column_names)
     selected += [one.alias(f"c{n}") for n, one in enumerate(hashed.values(), len(column_names))]
