@@ -179,7 +179,7 @@ def bucket_notes(meta: Meta) -> list[str]:
     if not isinstance(buckets, Mapping):
         return []
     used, columns = buckets["used"], ",".join(buckets["columns"])
-    return [f"clusters: {count_text(used, 'bucket')} of {columns}; states keep no keys"]
+    return [f"clusters: {count_text(used, 'bucket')} of {columns}"]
 
 
 def _key_text(value: int | bool | str) -> str:

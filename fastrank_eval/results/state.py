@@ -324,7 +324,8 @@ class State:
     def without_groups(self) -> State:
         """Remove the keys and values of groups."""
         states = {key: parts for key, parts in self._states.items() if key[2] != VALUES}
-        return State({**self._header, "has_groups": False}, states, self.display_name)
+        header = _without_key({**self._header, "has_groups": False})
+        return State(header, states, self.display_name)
 
     @typed
     def without_slices(self, *by: str) -> State:
@@ -594,7 +595,14 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "min_groups": plan.min_groups,
         "provenance": [provenance],
     }
-    return State(json.loads(json.dumps(plain_value(header))), states)
+    return State(json.loads(json.dumps(plain_value(_without_key(header)))), states)
+
+
+def _without_key(header: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the key of the largest group where buckets stand for keys."""
+    if header["has_groups"] or not (BY_BUCKET in header and LARGEST in header):
+        return header
+    return {**header, LARGEST: {**header[LARGEST], "key": None}}
 
 
 def _source_names(source: object) -> list[str]:

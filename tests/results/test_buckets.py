@@ -177,7 +177,7 @@ def test_values__of_merged_states__are_those_without_buckets() -> None:
         assert (value.warning == "merged") == (value.measure in LOST)
     used = over_buckets.meta.conventions[BY_BUCKET]
     assert used == {"columns": ["user"], "used": 401}
-    assert "clusters: 401 buckets of user; states keep no keys" in str(over_buckets)
+    assert "clusters: 401 buckets of user" in str(over_buckets)
     assert (
         "merged states do not keep what the standard error needs: AUC(se='clustered'), NumRel"
         in str(over_buckets)
@@ -246,6 +246,21 @@ def test_state__with_buckets__has_16_kb_each_and_no_keys() -> None:
     arrays = b"".join(part.tobytes() for of in state._states.values() for part in of.values())
     assert b"user 0" not in arrays
     assert "user 0" not in json.dumps(state._header)
+
+
+def test_header__of_a_large_cluster__has_no_key_where_buckets_stand_for_keys() -> None:
+    log = a_night(1)
+    log["user"] = pa.array([f"name {max(user, 200)}" for user in log["user"]])
+    kept = {
+        keep: state_of(log, "LogLoss", score="old", keep=keep)
+        for keep in ("state", "clusters", "groups,clusters")
+    }
+    kept["dropped"] = kept["groups,clusters"].without_groups()
+    named = [name for name, state in kept.items() if b"name 200" in state.to_bytes()]
+    assert named == ["state", "groups,clusters"]
+    for name, state in kept.items():
+        told = "large group user=name 200" if name in named else "one large group"
+        assert f"{told}: 3" in str(state.result()), name
 
 
 def test_clusters__without_groups__are_refused() -> None:

@@ -67,10 +67,7 @@ def test_merge__of_kept_clusters__counts_buckets(nights: list[str]) -> None:
     used = merged["meta"]["conventions"]["buckets"]
     assert used["columns"] == ["user"]
     assert 30 < used["used"] <= 40
-    assert (
-        f"clusters: {used['used']} buckets of user; states keep no keys"
-        in (merged["meta"]["notes"])
-    )
+    assert f"clusters: {used['used']} buckets of user" in (merged["meta"]["notes"])
     outcome = run("evaluate", "0.parquet", *ASKED, "--keep-clusters")
     assert "--keep-clusters needs a saved state: add --save-state FILE." in outcome.stderr
 

@@ -74,7 +74,7 @@ def test_weeks__of_clusters__have_errors_over_buckets(clustered: Path) -> None:
         assert {line["measure"] for line in week if line["se"] is None} == {"AUC"}
     used = merged.meta.conventions["buckets"]["used"]
     assert told["period_notes"] == [
-        f"week and month: clusters: {used} buckets of household; states keep no keys",
+        f"week and month: clusters: {used} buckets of household",
         "week and month: no interval over several nights, which needs the rows of each user "
         "together: AUC",
     ]
