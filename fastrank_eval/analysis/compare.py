@@ -12,7 +12,6 @@ from fastrank_eval._lib.arguments import check_options, checked, integer, named,
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
-    MERGED,
     TESTS,
     Choices,
     ErrorOfDifference,
@@ -42,7 +41,7 @@ from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.totals import SliceTotals, loses_error
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.measures.pooled import MERGED, PooledMeasure
 from fastrank_eval.results.labels import for_labels, labelled
 from fastrank_eval.results.notes import unit_of
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED
@@ -350,7 +349,7 @@ def _error(
         if sums.uses_buckets or sums.clusters(index) != clusters:
             return records_error(tested, base, model, m)
     if sums.uses_buckets and loses_error(measure):
-        return MERGED
+        return ErrorOfDifference(warning=MERGED)
     if isinstance(measure, PooledMeasure):
         rows, by_rows = sums.rows(index), sums.effective_groups(index)
         return pooled_error(states, model, measure, plan.threads, rows, by_rows)

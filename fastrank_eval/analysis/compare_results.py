@@ -31,7 +31,6 @@ from fastrank_eval.analysis.compare_tests import (
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
-    CLUSTERS,
     LEFT_OUT,
     ROW_COUNTS,
     MeasureValue,
@@ -39,6 +38,7 @@ from fastrank_eval.engine.records import (
     plain_value,
 )
 from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.notes import unit_of
 

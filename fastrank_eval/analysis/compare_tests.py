@@ -268,8 +268,6 @@ NO_ERROR = ErrorOfDifference(warning="pooled")
 #: For slices of results, and for their measures of all rows: the sums of groups are not kept, so
 #: they cannot be paired. An error without pairs would be too large for models on the same rows.
 NOT_PAIRED = ErrorOfDifference(warning="not_paired")
-#: For measures whose difference sums by bucket do not give, in merged states.
-MERGED = ErrorOfDifference(warning="merged")
 
 
 def group_error(

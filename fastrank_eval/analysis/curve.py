@@ -23,9 +23,9 @@ from fastrank_eval.analysis.curve_points import (
     read_choices,
 )
 from fastrank_eval.engine.options import check_names
-from fastrank_eval.engine.records import CLUSTERS
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import AUC, LogLoss, Measure, measure, parse_measures
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result, result_of
 

@@ -25,9 +25,10 @@ from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_null
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.engine.records import CLUSTERS, JSON_SCHEMAS, Meta, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss
 from fastrank_eval.measures.calibration import Outcomes
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.notes import (
     cluster_notes,
     end_lines,

@@ -19,7 +19,7 @@ from fastrank_eval.analysis.plots import (
     panel_grid,
     shortened,
 )
-from fastrank_eval.engine.records import CLUSTERS
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.report import count_text, percent_text
 
 if TYPE_CHECKING:

@@ -29,9 +29,16 @@ from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.auc import MERGED, SE_OF_CLUSTERS, SE_OF_ROWS
+from fastrank_eval.measures.auc import SE_OF_CLUSTERS, SE_OF_ROWS
 from fastrank_eval.measures.multicalibration import MulticalibrationError
-from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledState, PooledValue
+from fastrank_eval.measures.pooled import (
+    CLUSTERS,
+    MERGED,
+    OrderedMeasure,
+    PooledMeasure,
+    PooledState,
+    PooledValue,
+)
 from fastrank_eval.slicing.spec import short_texts
 from fastrank_eval.stats.intervals import (
     ErrorGroups,
@@ -60,8 +67,6 @@ JSON_SCHEMAS = {
 #: Conventions of a result, and entries of a header of a state: rows that options leave out, and
 #: rows that stay but are read in another way.
 LEFT_OUT, ROWS_NOTED = ROW_COUNTS = "rows_left_out", "rows_noted"
-#: The convention that counts nested clusters, and the detail that counts those of a value.
-CLUSTERS = "clusters"
 
 
 def finite(value: float) -> float | None:

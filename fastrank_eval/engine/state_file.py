@@ -29,7 +29,6 @@ from fastrank_eval.engine.largest_group import LARGEST, LargestGroup, dominant
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import (
-    CLUSTERS,
     LEFT_OUT,
     ROW_COUNTS,
     Meta,
@@ -61,6 +60,7 @@ from fastrank_eval.io.columns import NULL_GROUP, Roles
 from fastrank_eval.io.source import first_line
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.slicing.encode import value_texts
 from fastrank_eval.slicing.slicer import Slicings
 from fastrank_eval.slicing.spec import requested_slicing

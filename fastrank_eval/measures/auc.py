@@ -14,6 +14,8 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant
 from fastrank_eval.measures.pooled import (
+    CLUSTERS,
+    MERGED,
     ErrorOfDifference,
     OrderedMeasure,
     PooledState,
@@ -186,11 +188,9 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
         out[g] = min(max(won / (positive * negative), 0.0), 1.0)
 
 
-#: Why bins of merged states have no error: their rows' groups are not known.
-MERGED = "merged"
-#: Names of details: the standard errors, the number of clusters and the error bound.
+#: Names of details: the standard errors and the error bound.
 SE_OF_ROWS, SE_OF_CLUSTERS = "se of independent rows", "se of groups as clusters"
-CLUSTERS, BOUND = "clusters", "error at most"
+BOUND = "error at most"
 
 
 class PooledAUC(OrderedMeasure):

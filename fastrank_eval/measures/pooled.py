@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
 
+#: The convention that counts nested clusters, and the detail that counts those of a value.
+CLUSTERS = "clusters"
+#: The warning where merged states do not keep what an error needs, such as the groups of bins.
+MERGED = "merged"
+
 
 @dataclass(frozen=True)
 class PooledValue:

@@ -8,7 +8,6 @@ from typing import Any
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
-    CLUSTERS,
     ROW_COUNTS,
     MeasureValue,
     Meta,
@@ -21,6 +20,7 @@ from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, U
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.base import text_of
 from fastrank_eval.measures.decisions import Decision, GroupDecision
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.report import (
     Lines,
     count_text,

@@ -10,7 +10,8 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import MeasureError, measure
-from fastrank_eval.measures.auc import CLUSTERS, SE_OF_CLUSTERS, SE_OF_ROWS
+from fastrank_eval.measures.auc import SE_OF_CLUSTERS, SE_OF_ROWS
+from fastrank_eval.measures.pooled import CLUSTERS
 from tests.support.tables import evaluate
 
 CLUSTERED = "AUC(se='clustered')"

@@ -23,7 +23,8 @@ from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
 from fastrank_eval.apps.nightly.text import STATUSES
-from fastrank_eval.engine.records import CLUSTERS, LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.gates import ALL
 
 #: The statements that make the tables.

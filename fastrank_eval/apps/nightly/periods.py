@@ -24,7 +24,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.multicalibration import MulticalibrationError
-from fastrank_eval.measures.pooled import ClusteredMeasure
+from fastrank_eval.measures.pooled import MERGED, ClusteredMeasure
 from fastrank_eval.results.notes import bucket_notes, rows_left_out_notes
 from fastrank_eval.results.state import State, state_of_run
 
@@ -523,7 +523,7 @@ def with_periods(night: Night, history: History) -> Night:
         notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
     for name in dates_by_period:
-        without = dict.fromkeys(v.display_name for v in values[name] if v.warning == "merged")
+        without = dict.fromkeys(v.display_name for v in values[name] if v.warning == MERGED)
         if without:
             notes.setdefault(f"{_NO_ERROR} {', '.join(without)}", []).append(name)
     if names := [name for name in dates_by_period if name not in with_errors]:

@@ -41,7 +41,8 @@ from fastrank_eval.apps.nightly.text import (
     not_judged,
     sentences,
 )
-from fastrank_eval.engine.records import CLUSTERS, JSON_SCHEMAS, MeasureValue, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
+from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.report import amount, code_span, interval_text, printable
 
 SCHEMA = JSON_SCHEMAS["nightly"]
