@@ -18,7 +18,9 @@ from fastrank_eval._lib.errors import ArgumentError, MergeError
 from fastrank_eval.analysis.compare_tests import TESTS, group_ids
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from fastrank_eval.measures import measure as measure_of
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
+from fastrank_eval.stats.means import _NESTED, _WEIGHTED
 from tests.oracles import resampling
 from tests.support import batched
 
@@ -508,6 +510,30 @@ def test_header_that_names_other_clusters__is_refused(cluster: Any, named: list[
 
 def test_state_without_clusters__has_no_word_of_them() -> None:
     assert b"cluster" not in evaluate(LOG, "old", None).state.to_bytes()[:4096]
+
+
+def test_arrays_with_clusters__are_those_of_the_reference() -> None:
+    measures = "GAUC,NumRelRet,GAUC(weight='spend')"
+    given = {**COLUMNS, "measures": measures, "keep": "state"}
+    whole, nested = (fe.evaluate(LOG, **given, **more).state for more in ({}, {"cluster": "user"}))
+    assert whole is not None
+    assert nested is not None
+    arrays, of_groups = ({k[1:]: v for k, v in s._states.items()} for s in (nested, whole))
+    users = len(set(LOG["user"].to_pylist()))
+    assert arrays["", "totals"]["counts"].shape == (1, 5)
+    assert arrays["", "totals"]["counts"][0, 4] == users
+    for model, state, own in (("old", "groups", 3), ("new", "groups", 3), ("new", "pairs", 5)):
+        counts, groups = (each[model, state]["counts"] for each in (arrays, of_groups))
+        assert counts.shape == (3, 1, 4 if state == "groups" else 10)
+        assert np.array_equal(counts[..., :own], groups)
+        assert (counts[..., own:].sum(axis=2) <= users).all()
+    assert not arrays["old", "groups"]["weighted"].any()
+    exact, like = (
+        ExactSums.from_arrays(terms, each["old", "groups"], "2.sums", 1)
+        for terms, each in ((_NESTED, arrays), (_WEIGHTED, of_groups))
+    )
+    assert [exact.units(term, 0) for term in (0, 4)] == [like.units(term, 0) for term in (0, 4)]
+    assert exact.units(6, 0) > like.units(6, 0)
 
 
 # ---- truth ---------------------------------------------------------------------------------------
