@@ -481,8 +481,8 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
             if v.score == score and v.test == "sign" and v.cluster_wins is not None
         ]
         if counts:
-            better = f"clusters where {score} is better, equal and worse"
-            notes.append(f"the sign test counts clusters, {better}: {'; '.join(counts)}")
+            better = f"where {score} is better, equal, worse"
+            notes.append(f"clusters in the sign test, {better}: {'; '.join(counts)}")
     few = [v for v in comparison.overall if v.warning == "few_groups"]
     if rough and few:
         notes.append(

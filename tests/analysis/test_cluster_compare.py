@@ -274,9 +274,9 @@ def test_counts__are_of_groups_but_for_those_of_the_sign_test() -> None:
     assert changes[0] == changes[1]
     auc = by_cluster.find("GAUC")
     counts = f"GAUC {auc.cluster_wins}, {auc.cluster_ties}, {auc.cluster_losses}; AP "
-    note = f"sign test counts clusters, clusters where new is better, equal and worse: {counts}"
+    note = f"clusters in the sign test, where new is better, equal, worse: {counts}"
     assert note in str(by_cluster)
-    assert "counts clusters" not in str(by_group)
+    assert "clusters" not in str(by_group)
     assert by_cluster.records().column_names[-3:] == [
         *("cluster_wins", "cluster_ties", "cluster_losses")
     ]
@@ -496,7 +496,7 @@ def test_states_that_share_clusters__are_tested_by_whole_clusters(keep: str) -> 
         found = both.compare(test=test, replicates=99)
         whole = fe.compare(LOG, **given, test=test, replicates=99)
         assert repr(found.overall) == repr(whole.overall)
-        assert ("the sign test counts clusters" in str(found)) == (test == "sign")
+        assert ("clusters in the sign test" in str(found)) == (test == "sign")
 
 
 @pytest.mark.parametrize("cluster, named", [("user", []), (None, ["user"])])
