@@ -74,9 +74,8 @@ class Clusters:
         cluster = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         order = np.lexsort((slices, cluster))
         cluster, slices = cluster[order], slices[order]
-        first = np.append(True, (cluster[1:] != cluster[:-1]) | (slices[1:] != slices[:-1]))
-        first &= len(order) > 0
-        edges = np.flatnonzero(first[: len(order)])
+        differ = (cluster[1:] != cluster[:-1]) | (slices[1:] != slices[:-1])
+        edges = np.flatnonzero(np.append(True, differ)[: len(order)])
         return cls(np.append(edges, len(order)), order, frozen(slices[edges]))
 
     @property
