@@ -304,6 +304,7 @@ def add_slices(
     # The parts of divided groups need no codes of slices.
     named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
+    whole = chunk.of_clusters(labels)[0] if plan.pooled_states else chunk
     for by, codes, sums, pooled_states in zip(
         plan.slicings.encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
     ):
@@ -320,7 +321,7 @@ def add_slices(
         else:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
         if plan.pooled_states:
-            _add_to_pooled_states(chunk.of_clusters(labels)[0], plan, slice_indices, pooled_states)
+            _add_to_pooled_states(whole, plan, slice_indices, pooled_states)
 
 
 def _add_whole_groups(
