@@ -426,13 +426,15 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
 def independent_unit(plan: Plan, totals: Totals) -> dict[str, object]:
     """Return the convention of the number of nested clusters.
 
-    Without clusters, a group of several columns is one. Buckets have a convention of their own.
+    If no cluster is given, a group of several columns is one. Buckets have a convention of their
+    own.
     """
     if totals.overall.uses_buckets:
         return {}
     if plan.roles.nested:
         return {CLUSTERS: totals.overall.clusters()}
-    return {"group": list(plan.roles.group)} if len(plan.roles.group) > 1 else {}
+    several = len(plan.roles.group) > 1 and not plan.roles.cluster
+    return {"group": list(plan.roles.group)} if several else {}
 
 
 def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, dict[str, Any]]:

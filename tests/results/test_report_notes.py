@@ -148,7 +148,9 @@ def test_group_of_several_columns__hints_at_clusters() -> None:
     assert hint in notes_of(result)
     assert hint in notes_of(fe.State.from_bytes(result.state.to_bytes()).result())
     for own in ({}, {"cluster": ["user", "q"], "group": ["q", "user"]}, {"cluster": "user"}):
-        assert hint not in repr(clustered("RR", **own))
+        shown = clustered("RR", **own)
+        assert hint not in repr(shown)
+        assert "group" not in shown.meta.conventions
     assert hint not in repr(evaluate("RR"))
     # No value reads groups.
     assert hint not in repr(clustered("AUC", group=["user", "q"], cluster=None))
