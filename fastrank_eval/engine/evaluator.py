@@ -217,12 +217,14 @@ class Evaluator:
         if not roles.nested:
             return scan_batch(rows.keys, views, whole)
         try:
-            return scan_batch(self.keys_of_groups(rows.keys), views, whole, self.outer(rows.keys))
+            return scan_batch(
+                self.keys_of_groups(rows.keys), views, whole, self.outer_keys(rows.keys)
+            )
         except SplitGroup as split:
             both = keys_at(rows.keys, np.array([split.row - 1, split.row]))
             raise split_group(roles, both) from None
 
-    def outer(self, keys: Keys) -> Keys:
+    def outer_keys(self, keys: Keys) -> Keys:
         """Select the key columns of clusters; by default a group is one."""
         return keys[: self.first.roles.outer]
 
@@ -500,7 +502,7 @@ def evaluate_stream(
         run = None
         if watch is not None:
             known = None if nested else batch_scan.directions
-            run = key_run(evaluator.outer(rows.keys), firsts, keep, known)
+            run = key_run(evaluator.outer_keys(rows.keys), firsts, keep, known)
         inside: list[GroupResults | None] = []
         error = None
         if len(starts) > 1 and not undefined:
@@ -606,8 +608,8 @@ def evaluate_stream(
                 groups_watch.add(result.groups)
         head = result.head
         if head is not None:
-            outer = evaluator.outer(head.keys)
-            if not (open_group and same_key(evaluator.outer(open_group[0].keys), 0, outer, 0)):
+            outer = evaluator.outer_keys(head.keys)
+            if not (open_group and same_key(evaluator.outer_keys(open_group[0].keys), 0, outer, 0)):
                 close_group()
                 if watch is not None:
                     watch.add(key_run(outer, one, keep))
