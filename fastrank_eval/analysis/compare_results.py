@@ -37,6 +37,7 @@ from fastrank_eval.engine.records import (
     Meta,
     plain_value,
 )
+from fastrank_eval.engine.state_arrays import BY_BUCKET, WITHOUT_BUCKETS
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.labels import Labelled
@@ -47,7 +48,8 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score", "gr
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *(*ROW_COUNTS, LARGEST, CLUSTERS, "judged_queries", "only_in_run", "only_in_qrels"),
+    *(*ROW_COUNTS, LARGEST, CLUSTERS, BY_BUCKET, WITHOUT_BUCKETS),
+    *("judged_queries", "only_in_run", "only_in_qrels"),
     "unanswered",
     *("judged_documents", "largest_grade", "reading_notes"),
 )
@@ -86,9 +88,6 @@ def compare_results(
             texts,
             names_of_other,
         )
-        if records.clusters is not None:
-            counts = {CLUSTERS: len(records.clusters.heads)}
-            meta = replace(meta, conventions={**meta.conventions, **counts})
         candidates = list(names_of_other.values())
         evaluated = [
             replace(v, score=candidate)
@@ -96,6 +95,12 @@ def compare_results(
             for v in source.values
             if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
+    # Clusters are joined by key, also those of which merged states have buckets or parts.
+    conventions = {k: v for k, v in meta.conventions.items() if k != BY_BUCKET}
+    if records.clusters is not None:
+        conventions[CLUSTERS] = len(records.clusters.heads)
+        conventions.pop(WITHOUT_BUCKETS, None)
+    meta = replace(meta, conventions=conventions)
     values = values_by_slice(evaluated)
     # A result has no values of groups by slice.
     not_paired = dict.fromkeys(candidates, [NOT_PAIRED] * len(measures))

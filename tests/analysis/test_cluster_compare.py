@@ -499,6 +499,25 @@ def test_states_that_share_clusters__are_tested_by_whole_clusters(keep: str) -> 
         assert ("clusters in the sign test" in str(found)) == (test == "sign")
 
 
+def test_merged_states_with_buckets__are_joined_by_the_keys_of_clusters() -> None:
+    few = LOG.filter(pc.less(LOG["user"], 50))
+    given = {"measures": "GAUC,NumRelRet", "keep": "groups,clusters"}
+
+    def of(log: pa.Table, score: Any) -> fe.State:
+        parts = (log.filter(pc.equal(log["country"], each)) for each in ("de", "fr"))
+        one, other = (evaluate(part, score, **given).state for part in parts)
+        return one.merge(other)
+
+    found = of(LOG, "old").compare(of(few, "new"), test="sign")
+    whole = evaluate(LOG, "old", **given).compare(evaluate(few, "new", **given), test="sign")
+    both = of(LOG, ["old", "new"]).compare(baseline="old")
+    assert "clusters: user" in str(both)
+    assert "buckets of user" not in f"{found} {both}"
+    for row, like in zip(found.overall, whole.overall, strict=True):
+        same_numbers = (row.delta, row.se, row.cluster_wins, row.mdd)
+        assert same_numbers == (like.delta, like.se, like.cluster_wins, like.mdd)
+
+
 @pytest.mark.parametrize("cluster, named", [("user", []), (None, ["user"])])
 def test_header_that_names_other_clusters__is_refused(cluster: Any, named: list[str]) -> None:
     state = evaluate(LOG, "old", cluster, keep="state").state
