@@ -38,10 +38,11 @@ from fastrank_eval.engine.records import (
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation, run_together
+from fastrank_eval.engine.state_arrays import BY_BUCKET, WITHOUT_BUCKETS
 from fastrank_eval.engine.totals import SliceTotals, loses_error
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.measures.pooled import MERGED, PooledMeasure
+from fastrank_eval.measures.pooled import CLUSTERS, MERGED, PooledMeasure
 from fastrank_eval.results.labels import for_labels, labelled
 from fastrank_eval.results.notes import unit_of
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED
@@ -239,6 +240,8 @@ def comparison_of(
         evaluation.values.clear()  # `records` has them now, and they may be large
     baseline = plan.roles.scores[plan.baseline]
     meta = meta_of(evaluation.meta, baseline, choices)
+    if choices.needs_groups and records is not None and records.clusters is not None:
+        meta = with_joined_clusters(meta, records)
     return Comparison(
         compare_slices(evaluation, plan.baseline, records, choices),
         replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
@@ -301,6 +304,15 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
     return replace(
         meta, conventions={**conventions, **meta.conventions, "confidence": choices.confidence}
     )
+
+
+def with_joined_clusters(meta: Meta, records: GroupRecords) -> Meta:
+    """Count clusters that are joined by key, not the buckets or parts of merged states."""
+    conventions = {name: v for name, v in meta.conventions.items() if name != BY_BUCKET}
+    if records.clusters is not None:
+        conventions[CLUSTERS] = len(records.clusters.heads)
+        conventions.pop(WITHOUT_BUCKETS, None)
+    return replace(meta, conventions=conventions)
 
 
 def compare_slices(

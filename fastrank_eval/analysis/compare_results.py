@@ -19,6 +19,7 @@ from fastrank_eval.analysis.compare import (
     meta_of,
     values_by_slice,
     with_clustered_errors,
+    with_joined_clusters,
 )
 from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
@@ -95,12 +96,7 @@ def compare_results(
             for v in source.values
             if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
-    # Clusters are joined by key, also those of which merged states have buckets or parts.
-    conventions = {k: v for k, v in meta.conventions.items() if k != BY_BUCKET}
-    if records.clusters is not None:
-        conventions[CLUSTERS] = len(records.clusters.heads)
-        conventions.pop(WITHOUT_BUCKETS, None)
-    meta = replace(meta, conventions=conventions)
+    meta = with_joined_clusters(meta, records)
     values = values_by_slice(evaluated)
     # A result has no values of groups by slice.
     not_paired = dict.fromkeys(candidates, [NOT_PAIRED] * len(measures))

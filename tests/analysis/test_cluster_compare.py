@@ -497,6 +497,7 @@ def test_states_that_share_clusters__are_tested_by_whole_clusters(keep: str) -> 
         whole = fe.compare(LOG, **given, test=test, replicates=99)
         assert repr(found.overall) == repr(whole.overall)
         assert ("clusters in the sign test" in str(found)) == (test == "sign")
+        assert "buckets of user" not in str(found)
 
 
 def test_merged_states_with_buckets__are_joined_by_the_keys_of_clusters() -> None:
