@@ -38,6 +38,7 @@ from fastrank_eval.apps.nightly.text import (
     confidence_text,
     gate_texts,
     headline_of,
+    independent,
     not_judged,
     sentences,
 )
@@ -401,8 +402,7 @@ def _since(kind: str) -> str:
 
 
 def _legend(night: Night) -> str:
-    what = "groups are clusters" if night.unit == "group" else f"{night.unit}s are independent"
-    level = f"\\[...\\] {confidence_text(night)} confidence intervals ({what})"
+    level = f"\\[...\\] {confidence_text(night)} confidence intervals ({independent(night.unit)})"
     if not night.compared:
         return level
     marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())

@@ -461,9 +461,9 @@ def ago_exactly(kind: str, night: Night) -> str:
     return str(night.date - dt.timedelta(days=days))
 
 
-def independent(unit: str) -> str:
+def independent(unit: str, word: str = "are") -> str:
     """Say what intervals take as independent; the unit is of `Night.unit`."""
-    return "groups are independent clusters" if unit == "group" else f"{unit}s are independent"
+    return f"{unit}s {word} independent" + " clusters" * (unit == "group")
 
 
 def how_sure(level: str, unit: str) -> str:
@@ -476,9 +476,8 @@ def how_sure(level: str, unit: str) -> str:
     unit : str
         Of `Night.unit`.
     """
-    what = f"{unit}s as independent" + " clusters" * (unit == "group")
     return (
-        f"Each interval has {level} confidence and takes {what} "
+        f"Each interval has {level} confidence and takes {independent(unit, 'as')} "
         "(Student's t). p and the word next to a change are adjusted for the number of comparisons "
         "(Holm, over all rows and over each slicing); intervals are not. So a change can be "
         "unclear although its interval does not contain zero. Changes from the baseline are "
@@ -524,7 +523,8 @@ _SHARES = {
     "rows_share": "rows count for",
     "positives_share": "positive rows count for",
 }
-_GROUPS = {"groups": "groups", "groups_used": "groups that count", "effective_groups": ""}
+_GROUPS = {"groups": "groups", "groups_used": "groups that count",
+           "effective_groups": "effective {unit}s"}  # fmt: skip
 _UNSURE = ", not significant once corrected for the number of comparisons"
 #: What follows a difference, by its verdict; `_UNSURE` after others.
 _DOUBTS = {
@@ -667,7 +667,7 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
         shares = percent_text(n, 3), percent_text(finding.limit, 3)
         return f"{shares[0]} of the {_SHARES[field]} {subject}, {limit} {shares[1]}"
     if field in _GROUPS:
-        what = f"effective {night.unit}s" if field == "effective_groups" else _GROUPS[field]
+        what = _GROUPS[field].format(unit=night.unit)
         return f"{subject} rests on {count(n)} {what}, {limit} {count(finding.limit)}"
     if not finding.score:
         return "A gate on the rows failed"
