@@ -307,7 +307,7 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
 
 
 def with_joined_clusters(meta: Meta, records: GroupRecords) -> Meta:
-    """Count clusters that are joined by key, not the buckets or parts of merged states."""
+    """Count clusters joined by key, not buckets or parts of merged states."""
     conventions = {name: v for name, v in meta.conventions.items() if name != BY_BUCKET}
     if records.clusters is not None:
         conventions[CLUSTERS] = len(records.clusters.heads)
