@@ -55,8 +55,8 @@ def drift_between(reference: Bins, other: Bins) -> Drift:
     >>> from fastrank_eval.stats.binned_scores import BinnedScores
     >>> none = np.empty(0, np.int64)
     >>> reference, other = BinnedScores(1024), BinnedScores(1024)
-    >>> reference.add(np.array([0.1, 0.2, 0.2, 0.4]), none)
-    >>> other.add(np.array([0.1, 0.2, 0.4, 0.4]), none)
+    >>> _ = reference.add(np.array([0.1, 0.2, 0.2, 0.4]), none)
+    >>> _ = other.add(np.array([0.1, 0.2, 0.4, 0.4]), none)
     >>> drift = drift_between(reference.merged_bins(), other.merged_bins())
     >>> round(drift.psi, 4), drift.ks
     (0.3466, 0.25)
