@@ -310,7 +310,7 @@ def with_joined_clusters(meta: Meta, records: GroupRecords) -> Meta:
     """Count clusters joined by key, not buckets or parts of merged states."""
     conventions = {name: v for name, v in meta.conventions.items() if name != BY_BUCKET}
     if records.clusters is not None:
-        conventions[CLUSTERS] = len(records.clusters.heads)
+        conventions[CLUSTERS] = len(records.clusters)
         conventions.pop(WITHOUT_BUCKETS, None)
     return replace(meta, conventions=conventions)
 
@@ -357,7 +357,7 @@ def _error(
     _, _, index, sums, states = totals
     measure = plan.measures[m]
     if tested is not None and tested.clusters is not None:
-        clusters = len(tested.clusters.heads)
+        clusters = len(tested.clusters)
         if sums.uses_buckets or sums.clusters(index) != clusters:
             return records_error(tested, base, model, m)
     if sums.uses_buckets and loses_error(measure):

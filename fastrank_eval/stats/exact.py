@@ -106,7 +106,17 @@ class ExactSums:
 
     def add_to_term(self, term: int, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
         """Add numbers to one term, as `add` adds groups; shape (groups,)."""
-        return self._add(numbers[np.newaxis], _factors_of(((0,),)), slices, slice(term, term + 1))
+        return self.add_to_terms(term, ((0,),), numbers[np.newaxis], slices)
+
+    def add_to_terms(
+        self,
+        first: int,
+        terms: tuple[tuple[int, ...], ...],
+        numbers: np.ndarray,
+        slices: np.ndarray = NO_SLICES,
+    ) -> bool:
+        """Add to some terms, from `first` on; `terms` are their factors in `numbers`."""
+        return self._add(numbers, _factors_of(terms), slices, slice(first, first + len(terms)))
 
     def _add(
         self, numbers: np.ndarray, factors: np.ndarray, slices: np.ndarray, terms: slice

@@ -78,6 +78,9 @@ class Clusters:
         edges = np.flatnonzero(np.append(True, differ)[: len(order)])
         return cls(np.append(edges, len(order)), order, frozen(slices[edges]))
 
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
     @property
     def heads(self) -> np.ndarray:
         """The first group of each cluster."""
@@ -86,7 +89,7 @@ class Clusters:
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """Sum values of groups over each cluster, rounded once; inf if too large."""
-        sums = np.empty(len(self.starts) - 1)
+        sums = np.empty(len(self))
         values = values if self.order is None else values[self.order]
         GroupSums(self.starts, sums, ExactSums([(0,)]), 0).add(values)
         return sums
@@ -252,14 +255,16 @@ class MeanState(_GroupState):
             The measure is a sum over groups, not a mean: every cluster has the weight 1.
         """
         p, w = weighted_terms(values, weights)
-        numbers, heads, of_clusters = np.zeros((4, len(p))), clusters.heads, clusters.sum(w)
-        numbers[0] = p
-        if weights is not None:
-            numbers[1] = w
+        numbers, of_clusters, sums = np.empty((2, len(clusters))), clusters.sum(w), self._sums[m]
         used = of_clusters > 0
-        numbers[2, heads], numbers[3, heads] = clusters.sum(p), used if is_sum else of_clusters
+        numbers[0], numbers[1] = clusters.sum(p), used if is_sum else of_clusters
         self._counts[m].add(_CLUSTERS, clusters.by_slice(used))
-        return self._sums[m].add(numbers, slices)
+        finite = sums.add_to_term(0, p, slices)
+        if weights is not None:
+            finite &= sums.add_to_term(4, w, slices)
+        for first, terms in ((1, _WEIGHTED[1:4]), (5, _WEIGHTED[5:])):
+            finite &= sums.add_to_terms(first, terms, numbers, clusters.slices)
+        return finite
 
     def with_clusters(self, terms: Sequence[np.ndarray | None], slices: np.ndarray) -> MeanState:
         """Replace the terms of clusters and their number; values stay.
