@@ -18,7 +18,7 @@ LEDGER = Ledger()
 #: What the extra `conformance` installs, by the name to import; `conformance-full` has the others.
 REQUIRED = (
     *("catboost", "cwl", "ir_measures", "lightgbm", "pyndeval", "pytrec_eval", "sklearn"),
-    "xgboost",
+    *("statsmodels", "xgboost"),
 )
 
 
