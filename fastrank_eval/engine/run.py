@@ -353,7 +353,7 @@ def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], Row
                 baseline=baseline,
                 slicings=slicings,
                 min_groups=options.min_groups,
-                buckets=bool(roles.group) and options.keeps("clusters"),
+                buckets=bool(roles.group) and "clusters" in (options.keep or ()),
             )
         )
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -134,24 +135,24 @@ class Roles:
     expressions: Mapping[str, str] = field(default_factory=dict)
     cluster: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def nested(self) -> bool:
         """Whether a cluster may have several groups."""
         return bool(self.cluster) and set(self.cluster) != set(self.group)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """All key columns, those of nested clusters first."""
         if not self.nested:
             return self.group
         return (*self.cluster, *(name for name in self.group if name not in self.cluster))
 
-    @property
+    @cached_property
     def outer(self) -> int:
         """The number of key columns by which rows are divided: those of clusters."""
         return len(self.cluster) if self.nested else len(self.group)
 
-    @property
+    @cached_property
     def inner(self) -> list[int]:
         """The positions of the columns of groups among the key columns."""
         return [self.keys.index(name) for name in self.group]
