@@ -115,7 +115,7 @@ class ExactSums:
         numbers: np.ndarray,
         slices: np.ndarray = NO_SLICES,
     ) -> bool:
-        """Add to some terms, from `first` on; `terms` are their factors in `numbers`."""
+        """Add to terms from `first` on, whose factors are rows of `numbers`."""
         return self._add(numbers, _factors_of(terms), slices, slice(first, first + len(terms)))
 
     def _add(
