@@ -65,7 +65,7 @@ TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
 SLICES, VALUES = "slices", "values of groups"
 #: Name of sums by bucket, and of the entry of the header with the columns of their key.
 BY_BUCKET = "buckets"
-#: Entry of the header, and convention, of merged states of which some, but not all, have buckets:
+#: Entry of the header, and convention, if some of the merged states have buckets, but not all:
 #: the columns of their key.
 WITHOUT_BUCKETS = "without_buckets"
 

@@ -337,7 +337,7 @@ def evaluate(
         `Result.state`, and the driver receives them, ``"clusters"`` sums by bucket of clusters,
         ``"scores"`` every distinct score.
     **options
-        `group` or `cluster`, one of which is required, `label`, `score` and any other argument of
+        `group` or `cluster` (one is required), `label`, `score` and any other argument of
         `fastrank_eval.evaluate`, except those that Spark decides (`order`, `threads`, `memory`,
         `limit` ...) and ``ties="input"``, because Spark keeps no order.
 
