@@ -24,6 +24,8 @@ from fastrank_eval.stats.means import _NESTED, _WEIGHTED
 from tests.oracles import resampling
 from tests.support import batched
 
+pytestmark = pytest.mark.kernels
+
 MEASURES = ("GAUC", "AP", "P@3", "GMAP", "NumRelRet", "GAUC(weight='spend')")
 COLUMNS: dict[str, Any] = {
     "group": "query",

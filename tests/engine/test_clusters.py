@@ -15,6 +15,8 @@ from tests.strategies import GROUP_DECISION_VARIANTS, PER_GROUP, allows, read
 from tests.support import batched
 from tests.support.spilling import spill
 
+pytestmark = pytest.mark.kernels
+
 COLUMNS = {"group": "query", "label": "label", "score": "score"}
 NUMBERS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups_used", "warning")
 

@@ -14,6 +14,8 @@ SOURCES: dict[str, Callable[[pa.Table], Any]] = {
     "table": lambda table: table,
     "batches": lambda table: table.to_reader(2),
 }
+pytestmark = pytest.mark.kernels
+
 SPLIT = {
     "side by side": ([1, 1, 1, 1, 2, 2, 3, 3], [5, 5, 6, 6, 6, 6, 9, 9], 6),
     "apart": ([1, 1, 1, 1, 2, 2, 2, 2], [5, 5, 6, 6, 7, 7, 5, 5], 5),
