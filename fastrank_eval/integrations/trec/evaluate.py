@@ -251,7 +251,8 @@ def trec_report(
     depth = max((line.depth for line in lines), default=0)
     ranked = rank_documents(both, as_float32=as_float32, depth=depth)
     # Their memory serves the evaluation.
-    del retrieved, both
+    del retrieved, judgements, both
+    pa.default_memory_pool().release_unused()
     report = _report(tag, lines, ranked, version)
     return replace(report, notes=(*notes, *report.notes))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from fastrank_eval._lib.arrow import (
     mask_column,
 )
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.groups.scan import descends
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.io.keys import KeyEncoder, encode_keys, encode_rows
@@ -105,22 +107,23 @@ class PairTable:
 
         Parameters
         ----------
-        pair : ndarray of int64, shape (rows,)
+        pair : ndarray of int32 or int64, shape (rows,)
             The pair of each row.
         count : int
             Number of pairs.
 
         Returns
         -------
-        ndarray of int64, shape (pairs,)
-            -1 where no row has the pair.
+        ndarray, shape (pairs,)
+            Of the type of `pair`; -1 where no row has the pair.
 
         Raises
         ------
         SourceError
             If there is a duplicate and `duplicates` is ``"error"``: names the first one.
         """
-        by, selected = np.arange(len(pair)), np.full(count, -1)
+        by = np.arange(len(pair), dtype=pair.dtype)
+        selected = np.full(count, -1, pair.dtype)
         selected[pair] = by
         if self.duplicates == "last" or np.count_nonzero(selected >= 0) == len(pair):
             return selected
@@ -157,7 +160,7 @@ class Pairs:
         The first pair of each query, then the number of pairs.
     query : ndarray of int32, shape (pairs,)
         The index of the query of each pair.
-    rows : list of ndarray of int64, shape (pairs,)
+    rows : list of ndarray of int32 or int64, shape (pairs,)
         For each table its row of each pair, -1 if it has none.
 
     Raises
@@ -171,21 +174,29 @@ class Pairs:
         query, self.queries = _encode_queries([table.rows["query"] for table in tables])
         docs = [chunk for table in tables for chunk in table.rows["doc"].chunks]
         self._docs = pa.chunked_array(docs, pa.large_string())
-        order, pair = np.argsort(query, kind="stable"), np.empty(len(query), np.int64)
+        order = np.argsort(query, kind="stable")
         bounds = np.searchsorted(query, np.arange(len(self.queries) + 1), sorter=order)
-        self.starts, self._first_rows = np.zeros_like(bounds), np.empty_like(pair)
-        encoder = KeyEncoder("doc", pa.large_string())
-        cuts = np.append(np.arange(0, len(pair), _RANGE), len(pair))
-        for lo, hi in pairwise(np.unique(np.searchsorted(bounds, cuts)).tolist()):
+        kind: Any = np.int32 if len(order) < 1 << 31 else np.int64
+        order, pair = order.astype(kind), np.empty(len(order), kind)
+
+        def number(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            lo, hi = part
             rows, parts = order[bounds[lo] : bounds[hi]], bounds[lo : hi + 1] - bounds[lo]
-            words = frozen(np.stack(encoder.words(take_texts(self._docs, rows))))
+            texts = take_texts(self._docs, rows)
+            words = frozen(np.stack(KeyEncoder("doc", pa.large_string()).words(texts)))
             # Each query has a hash table of its own, which stays in the cache.
             codes, firsts, starts = np.empty((3, len(rows)), np.int64)
             ends = encode_rows(words, parts[None], codes, firsts, starts, distinct=True)
-            self.starts[lo : hi + 1] = self.starts[lo] + ends
-            pair[rows] = codes + np.repeat(self.starts[lo:hi], np.diff(parts))
-            self._first_rows[self.starts[lo] : self.starts[hi]] = rows[firsts[: ends[-1]]]
-        self.starts = frozen(self.starts)
+            pair[rows] = codes
+            return np.diff(ends), rows[firsts[: ends[-1]]]
+
+        cuts = np.append(np.arange(0, len(pair), _RANGE), len(pair))
+        ranges = pairwise(np.unique(np.searchsorted(bounds, cuts)).tolist())
+        numbered = list(map_jobs(pa.cpu_count(), number, ranges))
+        counts = [np.zeros(1, np.int64), *(count for count, _ in numbered)]
+        self.starts = frozen(np.cumsum(np.concatenate(counts)))
+        self._first_rows = np.concatenate([order[:0], *(first for _, first in numbered)])
+        pair = pair + self.starts.astype(kind)[query]
         self.query = np.repeat(np.arange(len(self.queries), dtype=np.int32), np.diff(self.starts))
         lengths = np.cumsum([table.rows.num_rows for table in tables])
         self.rows = [
