@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import types
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -108,11 +108,9 @@ def test_read__of_what_no_version_wrote__says_that_it_is_damaged(
 
 
 def damage(path: Path, statement: str) -> None:
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA ignore_check_constraints = 1")
-    database.execute(statement)
-    database.commit()
-    database.close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA ignore_check_constraints = 1")
+        database.execute(statement)
 
 
 @pytest.mark.parametrize(
