@@ -28,8 +28,6 @@ from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.largest_group import dominant
 from fastrank_eval.engine.plan import (
-    BATCH_ROWS,
-    SLICE_ROWS,
     GroupValues,
     Plan,
     batch_rows_of,
@@ -151,9 +149,9 @@ class Evaluator:
         self.grouped = tuple(p for p, plan in enumerate(plans) if plan.grouped)
         self.first = plans[self.grouped[0] if self.grouped else 0]
         threads = self.first.threads
-        most = SLICE_ROWS if all(plan.copies_few for plan in plans) else BATCH_ROWS
+        copies_few = all(plan.copies_few for plan in plans)
         self.batch_rows = batch_rows or batch_rows_of(rows, threads)
-        self.slice_rows = batch_rows or slice_rows_of(rows, threads, most)
+        self.slice_rows = batch_rows or slice_rows_of(rows, threads, copies_few)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]

@@ -221,6 +221,13 @@ def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 def test_slices__of_few_rows__leave_threads_idle(threads: int) -> None:
     for rows in (1, 10**6, BATCH_ROWS):
-        assert slice_rows_of(rows, threads, SLICE_ROWS) >= rows
-    assert slice_rows_of(2 * BATCH_ROWS, 16, SLICE_ROWS) == BATCH_ROWS
-    assert slice_rows_of(None, threads, SLICE_ROWS) == SLICE_ROWS
+        assert slice_rows_of(rows, threads, True) >= rows
+    assert slice_rows_of(2 * BATCH_ROWS, 16, True) == BATCH_ROWS
+    assert slice_rows_of(None, threads, True) == SLICE_ROWS
+
+
+def test_slices__of_many_rows__are_longer_for_many_threads() -> None:
+    one, four, eight, sixteen, more = (slice_rows_of(10**9, n, True) for n in (1, 4, 8, 16, 64))
+    assert max(one, four) <= SLICE_ROWS < eight <= SLICE_ROWS * 2 < sixteen
+    assert max(sixteen, more) <= SLICE_ROWS * 4
+    assert slice_rows_of(10**9, 16, False) <= BATCH_ROWS
