@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import field
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -26,6 +27,8 @@ from fastrank_eval.groups.chunk import Chunk, Labels, Scored, ranked_by_counting
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
+    decode,
+    encode_few,
     order_by_score,
     sort_blocks,
     sort_groups_descending,
@@ -276,7 +279,24 @@ class Ranking:
         Models share it if all grades are equal, because their labelled rows differ in order only.
         """
         shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
-        return shared(key, lambda: compute(self.grade))
+
+        def values() -> np.ndarray:
+            grades, codes = self.grades
+            of_grades = compute(grades)
+            if of_grades is grades:
+                return self.grade
+            if codes is None:
+                return of_grades
+            out = np.empty(len(codes))
+            decode(codes, of_grades, out)
+            return out
+
+        return shared(key, values)
+
+    @cached_property
+    def grades(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """The distinct grades, and the code of each row's; see `sort.encode_few`."""
+        return encode_few(self.grade)
 
     def relevant(self, rel: float) -> np.ndarray:
         """Count the rows with grade >= `rel` in each group.
@@ -349,14 +369,9 @@ class Ranking:
 
         The values depend on grades alone.
         """
-
-        def sort() -> np.ndarray:
-            out = values.copy()
-            if len(out) and out.min() < out.max():
-                sort_groups_descending(self.offsets, out)
-            return out
-
-        return self.cached_for_models(("descending", key), sort)
+        return self.cached_for_models(
+            ("descending", key), lambda: sort_groups_descending(self.offsets, values)
+        )
 
 
 @kernel

@@ -86,19 +86,105 @@ def sum_cell_weights(starts, groups, cell, weight, scratch, out):  # type: ignor
             out[c, g] = total
 
 
+#: The largest number of distinct values that have codes.
+_MAX_CODES = 256
+#: Slots of the table that finds them: a power of two.
+_SLOTS = 1024
+
+
+def encode_few(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Number the distinct values of an array, if they are few.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (rows,)
+        No NaN.
+
+    Returns
+    -------
+    distinct : ndarray of float64
+        In the order of their first rows; `values` if they are more than 256.
+    codes : ndarray of uint8, shape (rows,), or None
+        The index of each value; None if they are more.
+    """
+    distinct, codes = np.empty(_MAX_CODES), np.empty(len(values), np.uint8)
+    slots = np.full(_SLOTS, -1, np.int16)
+    bits = frozen(values.view(np.int64))
+    count = _encode(bits, slots, distinct.view(np.int64), codes)
+    return (values, None) if count < 0 else (distinct[:count], codes)
+
+
 @kernel
-def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
-    """Sort the values of each group in place, largest first."""
+def _encode(bits, slots, distinct, codes):  # type: ignore[no-untyped-def]
+    """Return the number of distinct values, -1 if there are too many."""
+    count = 0
+    for i in range(bits.shape[0]):
+        folded = (bits[i] ^ (bits[i] >> 32)) & 0x7FFFFFFF
+        slot = (folded * 0x2E3779B1) >> 26 & (_SLOTS - 1)
+        while slots[slot] >= 0 and distinct[slots[slot]] != bits[i]:
+            slot = (slot + 1) & (_SLOTS - 1)
+        if slots[slot] < 0:
+            if count == _MAX_CODES:
+                return -1
+            slots[slot] = count
+            distinct[count] = bits[i]
+            count += 1
+        codes[i] = slots[slot]
+    return count
+
+
+@kernel
+def decode(codes, distinct, out):  # type: ignore[no-untyped-def]
+    """Write the value of each code."""
+    for i in range(codes.shape[0]):
+        out[i] = distinct[codes[i]]
+
+
+def sort_groups_descending(offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sort the values of each group, largest first.
+
+    Few distinct values, such as the gains of grades, are counted.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (groups + 1,)
+        First value of each group, then the number of values.
+    values : ndarray of float64, shape (values,)
+        No NaN.
+    """
+    distinct, codes = encode_few(values)
+    if codes is None:
+        return values[order_by_score(values, offsets)]
+    if len(distinct) <= 1:
+        return values
+    out, counts = np.empty(len(values)), np.zeros(len(distinct), np.int64)
+    _sort_codes(offsets, codes, distinct, np.argsort(-distinct), counts, out)
+    return out
+
+
+@kernel
+def _sort_codes(offsets, codes, distinct, descending, counts, out):  # type: ignore[no-untyped-def]
+    """Sort the values of each group by insertion if they are few, else by counts."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         hi = offsets[g + 1]
-        sorted_already = True
-        for e in range(lo + 1, hi):
-            if values[e] > values[e - 1]:
-                sorted_already = False
-                break
-        if not sorted_already:
-            _sort_descending(values[lo:hi], values[:0])
+        if (hi - lo) * (hi - lo) <= 2 * descending.shape[0]:
+            for e in range(lo, hi):
+                value = distinct[codes[e]]
+                k = e
+                while k > lo and out[k - 1] < value:
+                    out[k] = out[k - 1]
+                    k -= 1
+                out[k] = value
+            continue
+        for e in range(lo, hi):
+            counts[codes[e]] += 1
+        e = lo
+        for code in descending:
+            for _ in range(counts[code]):
+                out[e] = distinct[code]
+                e += 1
+            counts[code] = 0
 
 
 @kernel

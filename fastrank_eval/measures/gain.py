@@ -205,12 +205,13 @@ class Gains(Measure):
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
             grades = np.array([pair[0] for pair in self.gain], np.float64)
-            strange = ~np.isin(ranking.grade, grades)
+            grade, _ = ranking.grades
+            strange = ~np.isin(grade, grades)
             if not self.keeps_negative():
-                strange &= ranking.grade > 0
+                strange &= grade > 0
             if strange.any():
                 raise MeasureError(
-                    f"{self.display_name}: grade {ranking.grade[np.argmax(strange)]:g} is not in "
+                    f"{self.display_name}: grade {grade[np.argmax(strange)]:g} is not in "
                     "the gain "
                     "table; give it a gain."
                 )

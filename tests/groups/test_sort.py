@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from fastrank_eval import OrderError
 from fastrank_eval.groups.scan import find_labelled_rows, ranked_in_order
-from fastrank_eval.groups.sort import first_rise, order_by_score
+from fastrank_eval.groups.sort import (
+    decode,
+    encode_few,
+    first_rise,
+    order_by_score,
+    sort_groups_descending,
+)
 from fastrank_eval.groups.ties import order_by_item
 from tests.support import batched
 
@@ -113,6 +119,76 @@ def test_order__of_more_groups_or_rows_than_one_packed_key_holds(kind, sizes):
     rng = np.random.default_rng(9)
     score = frozen((rng.integers(0, 1 << 16, starts[-1]) / 3).astype(NAMES[kind]))
     assert (order_by_score(score, starts) == by_lexsort(score, starts)).all()
+
+
+# ---- few distinct values -------------------------------------------------------------------------
+
+#: Of grades, of the ends of every type of label, and neighbours.
+GAINS = [0.0, -0.0, 1.0, 3.0, 7.0, -1.0, -0.5, 2.0**62 - 1, -128.0, 32767.0, -(2.0**31), 2.0**63]
+GAINS += CLOSE + TINY + ENDS
+
+
+@st.composite
+def grouped_gains(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    """Groups of none, one, few and many rows, of few or of more distinct values than have codes."""
+    sizes = draw(st.lists(st.sampled_from([0, 1, 2, 3, 5, 30]), max_size=6))
+    many = draw(st.sampled_from([0, 1, 250, 300]))
+    rng = np.random.default_rng(draw(st.integers(0, 9)))
+    levels = draw(st.lists(st.sampled_from(GAINS) | st.floats(allow_nan=False), min_size=1))
+    gains = np.concatenate([rng.choice(levels, sum(sizes)), rng.permutation(many) + 0.25])
+    return rng.permutation(gains), starts_of([*sizes, many])
+
+
+@pytest.mark.kernels
+@given(grouped_gains())
+def test_values_of_groups__are_sorted_descending(drawn):
+    values, starts = drawn
+    before = values.copy()
+    wanted = [sorted(values[lo:hi], reverse=True) for lo, hi in itertools.pairwise(starts)]
+    assert sort_groups_descending(starts, values).tolist() == list(itertools.chain(*wanted))
+    assert values.tobytes() == before.tobytes()
+
+
+@pytest.mark.kernels
+@given(grouped_gains())
+def test_few_values__are_numbered_as_they_come(drawn):
+    values, _ = drawn
+    distinct, codes = encode_few(values)
+    texts = [value.hex() for value in values.tolist()]
+    wanted = list(dict.fromkeys(texts))
+    assert (codes is None) == (len(wanted) > 256)
+    if codes is None:
+        assert distinct is values
+    else:
+        assert [value.hex() for value in distinct.tolist()] == wanted
+        assert codes.tolist() == [wanted.index(text) for text in texts]
+        out = np.empty(len(values))
+        decode(codes, distinct, out)
+        assert out.tobytes() == values.tobytes()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "float32", "float64"])
+def test_gains__do_not_depend_on_the_other_groups_of_a_chunk(kind):
+    """The first groups have five grades; with the last one a chunk has too many for codes."""
+    rng = np.random.default_rng(5)
+    few, rows = starts_of([1, 2, 40, 7]), 400
+    grades = np.append(rng.integers(0, 5, few[-1]), rng.permutation(rows) - rows // 4)
+    if kind == "int8":
+        grades = np.clip(grades, -100, 127)
+    table = pa.table(
+        {
+            "group": np.repeat(np.arange(5), [*np.diff(few), rows]),
+            "label": grades.astype(kind),
+            "score": rng.integers(0, 30, few[-1] + rows) / 4,
+        }
+    )
+    linear = "nDCG(gain='linear'),nDCG(gain='linear', negative='keep')@7,Q,RnDCG,nDCGrel"
+    roles = {"group": "group", "label": "label", "score": "score"}
+    roles["measures"] = linear
+    whole = batched.evaluate(table, **roles).per_group
+    alone = batched.evaluate(table.slice(0, few[-1]), **roles).per_group
+    assert whole.filter(pa.compute.less(whole["group"], 4)).equals(alone)
 
 
 # ---- the proof of order --------------------------------------------------------------------------
