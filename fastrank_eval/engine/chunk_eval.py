@@ -309,16 +309,18 @@ def add_slices(
         plan.slicings.encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
+        is_whole = len(codes) == chunk.groups
+        if chunk.grouped and is_whole:
+            _add_whole_groups(chunk, plan, sums, slice_indices, rows, relevant, models)
+        if is_whole and (plan.pooled_states or not chunk.grouped):
+            slice_indices = frozen(np.repeat(slice_indices, rows))
         if not chunk.grouped:
             in_slice = np.bincount(slice_indices)
             positives = np.bincount(
                 slice_indices[labels.relevant_rows(1.0)], minlength=len(in_slice)
             )
             sums.count_groups(in_slice, positives, np.arange(len(in_slice)))
-        elif _is_constant(slice_indices, starts):
-            of_groups = slice_indices[starts[:-1]]
-            _add_whole_groups(chunk, plan, sums, of_groups, rows, relevant, models)
-        else:
+        elif not is_whole:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
         if plan.pooled_states:
             _add_to_pooled_states(whole, plan, slice_indices, pooled_states)
@@ -334,7 +336,6 @@ def _add_whole_groups(
     models: list[Measured],
 ) -> None:
     """Add groups that lie in one slice each; their values exist already."""
-    slice_indices = frozen(slice_indices)
     clusters = None if chunk.clusters is None else Clusters.of(chunk.clusters, slice_indices)
     for model, (groups, by_measure) in enumerate(models):
         for m, contributions in by_measure.items():
@@ -417,16 +418,6 @@ def _add_to_pooled_states(
         models = range(len(plan.roles.scores))
         scored = [Scored.of(in_slice, m, labels, fields, plan.roles) for m in models]
         pooled_states.of(slice_index).add(scored)
-
-
-@kernel
-def _is_constant(slice_indices, starts):  # type: ignore[no-untyped-def]
-    for g in range(starts.shape[0] - 1):
-        slice_index = slice_indices[starts[g]]
-        for i in range(starts[g] + 1, starts[g + 1]):
-            if slice_indices[i] != slice_index:
-                return False
-    return True
 
 
 @kernel

@@ -17,6 +17,7 @@ from fastrank_eval._lib.arrow import (
     fixed_width,
     frozen,
     is_textual,
+    null_rows,
     row_column,
     text_buffers,
     uint64_windows,
@@ -443,7 +444,7 @@ def _pack(offsets, content, windows, mark, words):  # type: ignore[no-untyped-de
 class CategoricalEncoder:
     """An encoder that numbers the distinct values of a column.
 
-    Numbers follow the order of appearance.
+    Numbers follow the order of appearance; null comes after the values of its batch.
 
     Threads may share it.
 
@@ -478,7 +479,8 @@ class CategoricalEncoder:
             If the type cannot be a key.
         """
         if pa.types.is_dictionary(column.type):
-            rows, values = _used_values(column.indices, self._decode(column.dictionary))
+            rows, used = _distinct_values(column.indices)
+            values = self._decode(column.dictionary).take(used)
         else:
             rows, values = _distinct_values(self._decode(column))
         nulls = np.zeros(len(values), np.bool_)
@@ -492,7 +494,9 @@ class CategoricalEncoder:
             for index in np.flatnonzero(nulls).tolist():
                 keys.insert(index, None)
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
-        return frozen(np.array(codes, np.int32).take(rows))
+        if codes != list(range(len(codes))):
+            _renumber(frozen(np.array(codes, np.int32)), rows)
+        return frozen(rows)
 
     def _decode(self, column: pa.Array) -> pa.Array:
         """Decode a column; raise if its type cannot be a key."""
@@ -540,13 +544,158 @@ class CategoricalEncoder:
 
 
 def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Return the index of each row's value, and the distinct values."""
-    integers = None if column.null_count else fixed_width(column)
-    if integers is not None and integers.ndim == 1:
-        codes, firsts = encode_integers(_as_int64(integers))
-        return codes, column.take(row_column(firsts))
-    distinct = encoded(column)
-    return as_array(distinct.indices), distinct.dictionary.cast(column.type)
+    """Return the index (int32) of each row's value, and the distinct values."""
+    if column.null_count:
+        codes, values = _distinct_values(column.drop_null())
+        rows = np.full(len(column), len(values), np.int32)
+        rows[~null_rows(column)] = codes
+        return rows, pa.concat_arrays([values, pa.nulls(1, values.type)])
+    integers = fixed_width(column)
+    if is_textual(column.type):
+        codes, firsts = _number_distinct_texts(column)
+    elif integers is not None and integers.ndim == 1:
+        codes, firsts = _number_distinct(integers)
+    else:
+        distinct = encoded(column)
+        return as_array(distinct.indices).copy(), distinct.dictionary.cast(column.type)
+    return codes, column.take(row_column(firsts))
+
+
+#: The integers of a small range: more need a hash table.
+_RANGE = 1 << 16
+
+
+def _number_distinct(integers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number distinct integers (int32) as they appear; return first rows."""
+    size = min(_RANGE, 64 + 16 * len(integers))
+    table, firsts = scratch("numbers of values", size, np.int32), scratch("first rows", size)
+    codes = np.empty(len(integers), np.int32)
+    if integers.dtype == np.uint64:
+        integers = integers.view(np.int64)
+    count = _number_small(integers, table, codes, firsts)
+    if count >= 0:
+        return codes, firsts[:count].copy()
+    wide, firsts = encode_integers(integers.astype(np.int64, copy=False))
+    return wide.astype(np.int32), firsts
+
+
+def _number_distinct_texts(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Number distinct texts as `_number_distinct` numbers integers."""
+    offsets, content = text_buffers(texts)
+    codes, windows = np.empty(len(texts), np.int32), uint64_windows(content)
+    count, slots = -1, 1 << 10
+    while count < 0:
+        slots *= 4
+        table, firsts = scratch("numbers of values", slots, np.int32), scratch("first rows", slots)
+        heads = scratch("heads of texts", slots, np.uint64)
+        count = _number_texts(offsets, content, windows, table, heads, codes, firsts)
+    return codes, firsts[:count].copy()
+
+
+@kernel
+def _number_small(values, table, codes, firsts):  # type: ignore[no-untyped-def]
+    """Number values as they appear; -1 if they are too far apart."""
+    count = 0
+    if values.shape[0] == 0:
+        return count
+    table[:] = -1
+    size = np.uint64(table.shape[0])
+    least = np.uint64(np.int64(values[0])) - (size >> np.uint64(1))
+    for i in range(values.shape[0]):
+        k = np.uint64(np.int64(values[i])) - least
+        if k >= size:
+            return -1
+        if table[k] < 0:
+            table[k] = count
+            firsts[count] = i
+            count += 1
+        codes[i] = table[k]
+    return count
+
+
+@kernel
+def _number_texts(offsets, content, windows, table, heads, codes, firsts):  # type: ignore[no-untyped-def]
+    """Number texts as they appear; -1 if the table is too small.
+
+    `heads` gets the first word of each text.
+    """
+    table[:] = -1
+    mask = np.uint64(table.shape[0] - 1)
+    count = 0
+    code = np.int32(0)
+    lo = np.int64(0)
+    size = np.int64(-1)
+    head = np.uint64(0)
+    for i in range(codes.shape[0]):
+        previous, previous_size, previous_head = lo, size, head
+        lo = np.int64(offsets[i])
+        size = np.int64(offsets[i + 1]) - lo
+        # Calls take longer than all the rest.
+        if size < 8 and lo < windows.shape[0]:
+            head = windows[lo] & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+        else:
+            head = _word_at(content, windows, lo, size)
+        # The rows of a group often have the same text.
+        differs = size != previous_size or head != previous_head
+        if differs or (size > 8 and not _has_same_tail(content, windows, lo, previous, size)):
+            tag = (head ^ np.uint64(size)) * np.uint64(_MIX)
+            for k in range(8, size, 8):
+                word = _word_at(content, windows, lo + k, size - k)
+                tag = ((tag ^ (tag >> np.uint64(32))) + word) * np.uint64(_MIX)
+            slot = (tag ^ (tag >> np.uint64(32))) & mask
+            code = table[slot]
+            while code >= 0:
+                first = firsts[code]
+                if (
+                    heads[code] == head
+                    and offsets[first + 1] - offsets[first] == size
+                    and (
+                        size <= 8
+                        or _has_same_tail(content, windows, lo, np.int64(offsets[first]), size)
+                    )
+                ):
+                    break
+                slot = (slot + np.uint64(1)) & mask
+                code = table[slot]
+            if code < 0:
+                if 2 * count >= table.shape[0]:
+                    return -1
+                code = np.int32(count)
+                table[slot] = code
+                heads[count] = head
+                firsts[count] = i
+                count += 1
+        codes[i] = code
+    return count
+
+
+@kernel
+def _word_at(content, windows, at, size):  # type: ignore[no-untyped-def]
+    """Read the next eight bytes of a text, or all if there are fewer."""
+    if size >= 8:
+        return windows[at]
+    if at < windows.shape[0]:
+        return windows[at] & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(size):
+        word |= np.uint64(content[at + k]) << np.uint64(8 * k)
+    return word
+
+
+@kernel
+def _has_same_tail(content, windows, a, b, size):  # type: ignore[no-untyped-def]
+    """Return whether two texts of one size are the same after eight bytes."""
+    for k in range(8, size, 8):
+        word = _word_at(content, windows, a + k, size - k)
+        if word != _word_at(content, windows, b + k, size - k):
+            return False
+    return True
+
+
+@kernel
+def _renumber(numbers, codes):  # type: ignore[no-untyped-def]
+    for i in range(codes.shape[0]):
+        codes[i] = numbers[codes[i]]
 
 
 def wide_decimal(column: pa.Array) -> pa.Array:
@@ -560,16 +709,6 @@ def wide_decimal(column: pa.Array) -> pa.Array:
 def encoded(column: pa.Array) -> pa.DictionaryArray:
     """Dictionary-encode a column; null is a value of the dictionary."""
     return wide_decimal(column).dictionary_encode(null_encoding="encode")
-
-
-def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Do as `_distinct_values` for a dictionary, without its unused values."""
-    if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(len(values))
-        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
-    slots = as_array(indices)
-    codes, firsts = encode_integers(_as_int64(slots))
-    return codes, values.take(row_column(slots[firsts]))
 
 
 def _as_int64(integers: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -34,7 +33,6 @@ from fastrank_eval.io.columns import (
     refuse_unhashable,
     subtopics_column,
 )
-from fastrank_eval.io.keys import encoded
 from fastrank_eval.io.reader import RowError
 
 #: All integers up to this one are doubles.
@@ -458,17 +456,9 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
 
 
 def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[np.ndarray]:
-    """Encode the columns that measures and slices name; each text once."""
-    if not fields:
-        return []
-    uses = Counter(field.name for field in fields)
-    columns = {name: batch.column(name) for name in uses}
-    for name, column in columns.items():
-        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        if is_text and uses[name] > 1:
-            columns[name] = encoded(column)
+    """Encode the columns that measures and slices name."""
     encoders = (cast(CodedColumn, field.encoder) for field in fields)
-    return [encoder.codes(columns[encoder.name]) for encoder in encoders]
+    return [encoder.codes(batch.column(encoder.name)) for encoder in encoders]
 
 
 def keys_of(

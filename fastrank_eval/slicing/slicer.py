@@ -11,6 +11,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.jit import kernel
 from fastrank_eval.io.keys import encode_integers
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.slicing.bins import (
@@ -80,7 +81,7 @@ class SliceEncoder:
         return len(self.encoders[0]) if len(self.encoders) == 1 else len(self._codes)
 
     def codes(self, column_codes: Sequence[np.ndarray]) -> np.ndarray:
-        """Encode the slice of each row.
+        """Encode the slice of each row or group.
 
         Parameters
         ----------
@@ -169,7 +170,7 @@ class Slicings:
     def codes(
         self, column_codes: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
     ) -> list[np.ndarray]:
-        """Encode the slice of each row of a chunk, for each slicing.
+        """Encode the slices of a chunk, for each slicing.
 
         Parameters
         ----------
@@ -180,18 +181,47 @@ class Slicings:
 
         Returns
         -------
-        list of ndarray of int32, shape (rows of the chunk,)
+        list of ndarray of int32, shape (groups,) or (rows of the chunk,)
+            The slice of each group, or of each row if a group has rows of several slices.
         """
-        codes_of: dict[SliceColumn, np.ndarray] = {}
+        starts = frozen(np.append(0, np.cumsum(rows)))
+        # Codes of groups, and of rows where a column divides a group.
+        codes_of: dict[SliceColumn, tuple[np.ndarray, np.ndarray | None]] = {}
         for column, codes in zip(self.columns, column_codes, strict=True):
-            codes_of[column.slice_column] = codes
+            of_groups = np.zeros(len(rows), np.int32)
+            is_whole = _find_slices(codes, starts, of_groups)
+            codes_of[column.slice_column] = frozen(of_groups), None if is_whole else codes
         for activity in self.activities:
             counts = rows if activity.name == "rows" else positives
-            codes_of[activity.slice_column] = frozen(np.repeat(activity.bucket_codes(counts), rows))
-        return [
-            encoder.codes([codes_of[column] for column in encoder.spec.columns])
-            for encoder in self.encoders
-        ]
+            codes_of[activity.slice_column] = activity.bucket_codes(counts), None
+        slices = []
+        for encoder in self.encoders:
+            parts = [codes_of[column] for column in encoder.spec.columns]
+            if any(of_rows is not None for _, of_rows in parts):
+                columns = [np.repeat(each, rows) if of is None else of for each, of in parts]
+            else:
+                columns = [of_groups for of_groups, _ in parts]
+            slices.append(encoder.codes(columns))
+        return slices
+
+
+@kernel
+def _find_slices(codes, starts, out):  # type: ignore[no-untyped-def]
+    """Find the code of each group; return whether no group has two."""
+    changes = np.int64(0)
+    for lo in range(1, codes.shape[0], 1 << 14):
+        values = codes[lo : lo + (1 << 14)]
+        previous = codes[lo - 1 : lo - 1 + values.shape[0]]
+        # 32 bits, as the codes: twice as many at a time.
+        count = np.uint32(0)
+        for i in range(values.shape[0]):
+            count = np.uint32(count + np.uint32(values[i] != previous[i]))
+        changes += np.int64(count)
+    for g in range(out.shape[0]):
+        lo = starts[g]
+        out[g] = codes[lo]
+        changes -= lo > 0 and codes[lo] != codes[lo - 1]
+    return changes == 0
 
 
 def open_slicings(
@@ -229,9 +259,9 @@ def open_slicings(
     >>> slicings = open_slicings(["age:18,35,slot", "slot"], source)
     >>> batch = next(source.batches(["age", "slot"]))
     >>> column_codes = [encoder.codes(batch.column(encoder.name)) for encoder in slicings.columns]
-    >>> rows, positives = np.array([3]), np.array([1])
+    >>> rows, positives = np.array([2, 1]), np.array([1, 0])
     >>> [codes.tolist() for codes in slicings.codes(column_codes, rows, positives)]
-    [[0, 1, 2], [0, 0, 1]]
+    [[0, 1, 2], [0, 1]]
     >>> slicings.encoders[0].slices().labels
     ('age<18,slot=1', 'age=[18,35),slot=1', 'age>=35,slot=2')
     """

@@ -1,6 +1,7 @@
 """Keys as words and back, and that words are equal exactly where keys are."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.io import keys as keys_module
-from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder, encode_integers
+from fastrank_eval.io.keys import MAX_INLINE_BYTES, CategoricalEncoder, KeyEncoder, encode_integers
 from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
@@ -154,6 +155,54 @@ def test_encode_integers__zero_after_keys_that_fill_half_of_a_table__is_a_key_of
     codes, firsts = encode_integers(words)
     assert codes.tolist() == list(range(9))
     assert firsts.tolist() == list(range(9))
+
+
+TEXTS = ["", "a", "b", "ab", "\0", "a\0", "x" * 8, "x" * 9, "x" * 8 + "y", "y" * 70, "z" * 99, "é"]
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    **{
+        str(kind): (kind, [-(2**top), -1, 0, 1, 2**top - 1])
+        for kind, top in ((pa.int8(), 7), (pa.int16(), 15), (pa.int32(), 31), (pa.int64(), 63))
+    },
+    "uint64": (pa.uint64(), [0, 1, 2**15, 2**63, 2**64 - 1]),
+    "narrow": (pa.int64(), [10**15, 10**15 + 1, 10**15 - 2**15, 10**15 + 2**15]),
+    "bool": (pa.bool_(), [False, True]),
+    "string": (pa.string(), TEXTS),
+    "large_string": (pa.large_string(), TEXTS),
+    "dictionary": (pa.dictionary(pa.int8(), pa.string()), TEXTS),
+}  # fmt: skip
+
+
+def numbers_in_order(batches: list[list[Any]]) -> dict[Any, int]:
+    """Number values as they appear, null after the others of its batch."""
+    numbers: dict[Any, int] = {}
+    for batch in batches:
+        for value in sorted(batch, key=lambda value: value is None):
+            numbers.setdefault(value, len(numbers))
+    return numbers
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@given(draw=st.data())
+def test_categories__of_any_values__are_numbered_as_they_appear(
+    kind: str, draw: st.DataObject
+) -> None:
+    arrow, pool = VALUES[kind]
+    values = st.lists(st.sampled_from(pool) | st.none(), max_size=20)
+    batches = draw.draw(st.lists(values, max_size=3))
+    numbers, encoder = numbers_in_order(batches), CategoricalEncoder("c")
+    for batch in batches:
+        column = pa.array(["before", *batch] if pool is TEXTS else [pool[0], *batch], arrow)[1:]
+        codes = encoder.codes(column)
+        assert codes.dtype == np.int32
+        assert codes.tolist() == [numbers[value] for value in batch]
+    assert encoder.values().to_pylist() == list(numbers)
+
+
+def test_categories__of_many_texts__have_numbers_of_their_own() -> None:
+    texts = [f"{k % 9}" * 9 + str(k) for k in range(5000)]
+    encoder = CategoricalEncoder("c")
+    assert encoder.codes(pa.array(texts + texts)).tolist() == [*range(5000), *range(5000)]
+    assert encoder.values().to_pylist() == texts
 
 
 test_answers = answers(globals())

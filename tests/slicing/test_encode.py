@@ -82,11 +82,11 @@ def labels_of_rows(
     for lo, hi in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
         batch = table.slice(lo, hi - lo).combine_chunks()
         coded = [part.codes(batch.column(part.name).combine_chunks()) for part in slicings.columns]
-        rows = np.array([hi - lo] if sizes is None else sizes, np.int64)
+        rows = np.array([hi - lo] * (hi > lo) if sizes is None else sizes, np.int64)
         found = slicings.codes(coded, rows, rows // 2)[0]
         assert found.dtype == np.int32
         assert not found.flags.writeable
-        codes += found.tolist()
+        codes += (np.repeat(found, rows) if len(found) == len(rows) else found).tolist()
     slices = slicings.encoders[0].slices()
     assert len(set(slices.labels)) == len(slices.labels) == len(slicings.encoders[0])
     by_code = dict(zip(slices.codes.tolist(), slices.labels, strict=True))
@@ -433,6 +433,29 @@ def test_crosses_are_the_combinations_that_occur(
     ]
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=8),
+    st.sampled_from([["a"], ["a,b"], ["a", "b"]]),
+)
+def test_slices_that_keep_groups_whole_have_a_code_a_group(
+    groups: list[list[int]], by: list[str]
+) -> None:
+    a = np.concatenate(groups)
+    rows = np.array([len(group) for group in groups])
+    b = np.repeat(np.arange(len(groups)) % 2, rows)
+    table = pa.table({"a": a, "b": b})
+    slicings = open_slicings(by, open_source(table))
+    coded = [part.codes(table[part.name].chunk(0)) for part in slicings.columns]
+    is_whole = all(len(set(group)) == 1 for group in groups)
+    for spec, found in zip(by, slicings.codes(coded, rows, rows), strict=True):
+        whole = is_whole or spec == "b"
+        values = list(zip(*(table[name].to_pylist() for name in spec.split(",")), strict=True))
+        if whole:
+            values = [values[row] for row in np.append(0, np.cumsum(rows[:-1])).tolist()]
+        numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        assert found.tolist() == [numbers[value] for value in values]
+
+
 def test_many_combinations_of_few_rows_are_found_too() -> None:
     random = np.random.default_rng(1)
     table = pa.table({name: random.integers(0, 1000, 200) for name in "abc"})
@@ -450,7 +473,7 @@ def test_threads_may_code_at_the_same_time() -> None:
     def code(lo: int) -> np.ndarray:
         batch = table.slice(lo, 1000).combine_chunks()
         coded = [part.codes(batch.column(part.name).chunk(0)) for part in slicings.columns]
-        return slicings.codes(coded, np.array([1000]), np.array([0]))[0]
+        return slicings.codes(coded, np.ones(1000, np.int64), np.zeros(1000, np.int64))[0]
 
     with ThreadPoolExecutor(8) as pool:
         codes = np.concatenate(list(pool.map(code, range(0, 40_000, 1000))))
