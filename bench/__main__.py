@@ -15,7 +15,7 @@ from bench.report import fill_block, readme_block, results
 from bench.runs import read_run
 
 #: Programs of their own, with options of their own.
-OTHERS = ("alarms", "coverage", "disk", "nulls", "profile", "scale", "spark")
+OTHERS = ("alarms", "cores", "coverage", "disk", "nulls", "profile", "scale", "spark")
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "build" / "bench" / "run.json"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -104,7 +106,7 @@ def described() -> dict[str, object]:
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in LIBRARIES},
+        "versions": dict(_versions()),
     }
 
 
@@ -133,6 +135,12 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
     if machine.get("others") is not None:
         lines.append(f"other programs took {machine['others']:.0%} of all cores' time meanwhile")
     return lines
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def _cores() -> int:
