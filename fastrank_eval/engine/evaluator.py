@@ -31,7 +31,7 @@ from fastrank_eval.engine.plan import (
     GroupValues,
     Plan,
     batch_rows_of,
-    slice_rows_of,
+    stream_rows_of,
 )
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
@@ -136,8 +136,8 @@ class Evaluator:
         Positions of the plans with groups.
     first : Plan
         One of those, if any: for what all plans share.
-    batch_rows, slice_rows : int
-        Rows that a thread takes at a time, and those of contiguous groups in memory.
+    batch_rows, file_rows, slice_rows : int
+        Rows that a thread takes at a time; of contiguous groups in files, and in memory.
     plan_columns : PlanColumns
         Indices of the columns of all plans.
     """
@@ -151,7 +151,8 @@ class Evaluator:
         threads = self.first.threads
         copies_few = all(plan.copies_few for plan in plans)
         self.batch_rows = batch_rows or batch_rows_of(rows, threads)
-        self.slice_rows = batch_rows or slice_rows_of(rows, threads, copies_few)
+        of_stream = stream_rows_of(rows, threads, copies_few)
+        self.file_rows, self.slice_rows = (batch_rows or most for most in of_stream)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
@@ -588,7 +589,7 @@ def evaluate_stream(
         cut_groups.clear()
         cut_rows = 0
 
-    jobs = rebatch(batches, evaluator.batch_rows, evaluator.slice_rows)
+    jobs = rebatch(batches, evaluator.file_rows, evaluator.slice_rows)
     begin = list(islice(jobs, 2))
     all_whole = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)

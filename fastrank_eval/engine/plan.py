@@ -39,18 +39,19 @@ def batch_rows_of(rows: int | None, threads: int, most: int = BATCH_ROWS) -> int
     return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_BATCH_ROWS)
 
 
-def slice_rows_of(rows: int | None, threads: int, copies_few: bool) -> int:
-    """Choose the rows of a slice in memory; few rows occupy few threads.
+def stream_rows_of(rows: int | None, threads: int, copies_few: bool) -> tuple[int, int]:
+    """Choose the rows of a batch of files, and of a slice in memory, with contiguous groups.
 
-    Threads wait for each other between loops. Two threads take 5.2 ms for GAUC of 10^6 rows, one
-    thread 3.0 (seven measures: 12 and 5). From 2 * 10^6 unsorted rows on, two are faster. Of 10^8
-    rows, 16 threads take 114 ms in slices of 2^21 rows, and 60 in slices of 2^23.
+    Threads wait for each other between loops: of 10^8 rows in memory, 16 threads take 114 ms for
+    GAUC in slices of 2^21 rows, and 60 in slices of 2^23. So many threads take more rows at a time,
+    and few rows in memory occupy few threads: two threads take 5.2 ms for GAUC of 10^6 rows, one
+    thread 3.0 (seven measures: 12 and 5). From 2 * 10^6 unsorted rows on, two are faster.
     """
-    most = SLICE_ROWS if copies_few else BATCH_ROWS
+    longer = max(min(threads, 16) // 4, 1) if copies_few and rows is not None else 1
+    of_files = batch_rows_of(rows, threads, BATCH_ROWS * longer)
     if rows is not None:
         threads = min(threads, max(-(-rows // BATCH_ROWS), 1))
-        most *= max(min(threads, 16) // 4, 1) if copies_few else 1
-    return batch_rows_of(rows, threads, most)
+    return of_files, batch_rows_of(rows, threads, SLICE_ROWS * longer if copies_few else BATCH_ROWS)
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ class Plan:
 
     @property
     def copies_few(self) -> bool:
-        """Whether only the labelled rows of a batch are copied."""
+        """Whether of a batch only labelled rows and codes of slices are copied."""
         sums_rows = any(measure.uses_groups for measure in self.pooled_states.values())
-        return self.grouped and self.skip_empty and not (sums_rows or self.slicings)
+        return self.grouped and self.skip_empty and not sums_rows
 
     @property
     def candidates(self) -> list[int]:

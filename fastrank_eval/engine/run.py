@@ -131,7 +131,7 @@ def _evaluate(
 ) -> tuple[list[list[GroupResults]], dict[str, object]]:
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
-    most, in_memory = evaluator.batch_rows, evaluator.slice_rows
+    most, in_memory = evaluator.file_rows, evaluator.slice_rows
     if not evaluator.grouped:
         evaluate_stream(reading.unread_batches(most), evaluator, None)
         return [], {"order": "any"}

@@ -13,7 +13,7 @@ import pytest
 
 from fastrank_eval import SourceError
 from fastrank_eval._lib.threads import reporting_to
-from fastrank_eval.engine.plan import BATCH_ROWS, SLICE_ROWS, batch_rows_of, slice_rows_of
+from fastrank_eval.engine.plan import BATCH_ROWS, SLICE_ROWS, batch_rows_of, stream_rows_of
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.reader import RowReader, open_source
@@ -221,13 +221,14 @@ def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 def test_slices__of_few_rows__leave_threads_idle(threads: int) -> None:
     for rows in (1, 10**6, BATCH_ROWS):
-        assert slice_rows_of(rows, threads, True) >= rows
-    assert slice_rows_of(2 * BATCH_ROWS, 16, True) == BATCH_ROWS
-    assert slice_rows_of(None, threads, True) == SLICE_ROWS
+        assert stream_rows_of(rows, threads, True)[1] >= rows
+    assert stream_rows_of(2 * BATCH_ROWS, 16, True)[1] == BATCH_ROWS
+    assert stream_rows_of(None, threads, True) == (BATCH_ROWS, SLICE_ROWS)
 
 
-def test_slices__of_many_rows__are_longer_for_many_threads() -> None:
-    one, four, eight, sixteen, more = (slice_rows_of(10**9, n, True) for n in (1, 4, 8, 16, 64))
-    assert max(one, four) <= SLICE_ROWS < eight <= SLICE_ROWS * 2 < sixteen
-    assert max(sixteen, more) <= SLICE_ROWS * 4
-    assert slice_rows_of(10**9, 16, False) <= BATCH_ROWS
+def test_many_threads__take_more_of_many_rows_at_a_time() -> None:
+    rows = {n: stream_rows_of(10**9, n, True) for n in (1, 4, 8, 16, 64)}
+    for least, (in_files, in_memory) in zip((1, 1, 2, 4, 4), rows.values(), strict=True):
+        assert BATCH_ROWS * (least - 1) < in_files <= BATCH_ROWS * least
+        assert SLICE_ROWS * (least - 1) < in_memory <= SLICE_ROWS * least
+    assert max(stream_rows_of(10**9, 16, False)) <= BATCH_ROWS
