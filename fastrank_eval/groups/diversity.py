@@ -217,6 +217,7 @@ class IntentRanking:
         cls,
         subtopic_rows: SubtopicRows,
         ranked_rows: RankedRows,
+        starts: np.ndarray,
         mask: np.ndarray,
         retrieved: np.ndarray,
         ties: str,
@@ -228,6 +229,8 @@ class IntentRanking:
         subtopic_rows : SubtopicRows
         ranked_rows : RankedRows
             The covering rows that the model has ranked.
+        starts : ndarray of int64, shape (groups + 1,)
+            First scored row of each group, then their number.
         mask : ndarray of uint64, shape (labelled rows,)
             Subtopics of each labelled row.
         retrieved : ndarray of int64, shape (groups,)
@@ -239,7 +242,7 @@ class IntentRanking:
         if ties != "expected":
             size = np.ones(len(mask), np.int64)
         if ties in ("input", "item"):
-            above = ranked_rows.position  # type: ignore[assignment]
+            above = ranked_rows.positions(starts)
         elif ties != "expected":
             group = np.repeat(np.arange(len(retrieved)), np.diff(ranked_rows.offsets))
             covered = np.bitwise_count(mask).astype(np.float64)

@@ -27,11 +27,12 @@ from fastrank_eval.groups.chunk import Chunk, Labels, Scored, ranked_by_counting
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
+    blocks_descend,
     decode,
     encode_few,
     order_by_score,
     sort_blocks,
-    sort_groups_descending,
+    sort_codes,
     sum_weights_of_negatives,
 )
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
@@ -79,6 +80,7 @@ class UnjudgedRows:
         above: np.ndarray,
         grade: np.ndarray,
         unjudged: RankedRows,
+        starts: np.ndarray,
         missing: np.ndarray,
         ties: str,
     ) -> UnjudgedRows:
@@ -89,8 +91,9 @@ class UnjudgedRows:
         offsets, block_above, above, grade : ndarray
             As in `ranking.Ranking`.
         unjudged : RankedRows
-            The unjudged rows of the same groups; with positions where ties are ``input`` or
-            ``item``.
+            The unjudged rows of the same groups; with places where ties are ``input`` or ``item``.
+        starts : ndarray of int64, shape (groups + 1,)
+            First scored row of each group, then their number.
         missing : ndarray of int64, shape (groups,)
         ties : str
             ``"best"`` ranks unjudged rows after those of label 0, ``"worst"`` before them.
@@ -98,7 +101,7 @@ class UnjudgedRows:
         before, tied = np.empty((2, len(above)), np.int64)
         resolved = ties in ("best", "worst")
         by_position = ties in ("input", "item")
-        rank = cast(np.ndarray, unjudged.position) if by_position else unjudged.above
+        rank = unjudged.positions(starts) if by_position else unjudged.above
         positions = np.empty(len(unjudged.above), np.int64)
         _merge(
             offsets,
@@ -367,10 +370,13 @@ class Ranking:
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
         """Sort `values` of labelled rows in each group, descending.
 
-        The values depend on grades alone.
+        The values depend on grades alone. The thread's next call may overwrite the result.
         """
+        distinct, codes = encode_few(values)
+        if codes is not None:
+            return sort_codes(self.offsets, distinct, codes)
         return self.cached_for_models(
-            ("descending", key), lambda: sort_groups_descending(self.offsets, values)
+            ("descending", key), lambda: values[order_by_score(values, self.offsets)]
         )
 
 
@@ -442,9 +448,8 @@ def rank(
     score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
     labels = scored.labels
     labelled_rows = labels.labelled_rows
-    order = None
+    order, in_order = None, ranked_rows is not None
     if item is not None and ties == "item" and len(score):
-        in_order = ranked_rows is not None
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)), in_order)
     elif ranked_rows is None:
         by_label = weight is None and scored.unjudged is None and subtopic_rows is None
@@ -462,7 +467,7 @@ def rank(
     if scored.scored_rows is not None:
         rows = np.diff(scored.chunk.starts)
     grade = labels.grade
-    if not labels.all_grades_equal:
+    if not (labels.all_grades_equal or (in_order and order is None)):
         grade = labels.label[ranked_rows.row].astype(np.float64)
 
     weights = None
@@ -470,11 +475,8 @@ def rank(
         marks = labelled_rows.marks
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
-        positions = (
-            np.repeat(starts[ranked_rows.ranked_groups], np.diff(offsets)) + ranked_rows.position
-        )
         weights = RowWeights(
-            weight[positions],
+            weight[ranked_rows.place],
             np.empty(labelled_count),
             np.empty(labelled_count),
             np.empty(group_count),
@@ -493,12 +495,14 @@ def rank(
 
     above, size = block_above, block_size
     if ties in ("input", "item"):
-        above, size = cast(np.ndarray, ranked_rows.position), np.ones(labelled_count, np.int64)
+        above, size = ranked_rows.positions(starts), np.ones(labelled_count, np.int64)
     elif labelled_count and (
         weights is not None or ties != "expected" or not labels.all_grades_equal
     ):
         labelled_weights = weights.labelled if weights is not None else np.empty(0)
-        sort_blocks(offsets, block_above, grade, labelled_weights)
+        if not blocks_descend(offsets, block_above, grade, labelled_weights):
+            grade = grade.copy()  # `labels` may have it too
+            sort_blocks(offsets, block_above, grade, labelled_weights)
         if ties != "expected":
             above, size = np.empty(labelled_count, np.int64), np.ones(labelled_count, np.int64)
             worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
@@ -533,6 +537,7 @@ def rank(
             ranking.above,
             ranking.grade,
             ranked_unjudged,
+            starts,
             scored.chunk.unjudged_rows(),
             ties,
         )
@@ -542,7 +547,7 @@ def rank(
         covering_rows = find_labelled_rows(marks, starts, skip=False)
         covering = cast(RankedRows, ranked_in_order(score, starts, covering_rows, order))
         mask = subtopics[covering.row]
-        ranking.intents = IntentRanking.of(subtopic_rows, covering, mask, retrieved, ties)
+        ranking.intents = IntentRanking.of(subtopic_rows, covering, starts, mask, retrieved, ties)
     return ranking
 
 

@@ -81,8 +81,8 @@ class RankedRows:
         Index of the row, best first in each group.
     above, size : ndarray of int64, shape (labelled rows,)
         Number of rows of the group with a higher score, and with the same score.
-    position : ndarray of int64, shape (labelled rows,), or None
-        Position of the row in its sorted group, from 0; None where rows were not sorted.
+    place : ndarray of int64, shape (labelled rows,), or None
+        Index of the row among the sorted rows; None where rows were not sorted.
     """
 
     ranked_groups: np.ndarray
@@ -90,7 +90,12 @@ class RankedRows:
     row: np.ndarray
     above: np.ndarray
     size: np.ndarray
-    position: np.ndarray | None = None
+    place: np.ndarray | None = None
+
+    def positions(self, starts: np.ndarray) -> np.ndarray:
+        """Return the positions in sorted groups, from 0; int64. `starts` as in `Scan`."""
+        first = np.repeat(starts[self.ranked_groups], np.diff(self.offsets))
+        return cast(np.ndarray, self.place) - first
 
 
 @dataclass(frozen=True)
@@ -156,12 +161,12 @@ def scan(
         scratch("offsets", min(most, bounds) if skip else bounds),
     )
     ranked_groups = np.empty(min(most, bounds) if skip else 0, np.int64)
-    position, above, size = np.empty((3, most if score is not None else 0), np.int64)
+    above, size = np.empty((2, most if score is not None else 0), np.int64)
     counts = np.empty(6, np.int64)
     _scan(
         _NO_WORDS if words is None else words, edges, given, whole,
         label, _NO_SCORES if score is None else score, skip,
-        row, position, above, size, ranked_groups, offsets, counts,
+        row, above, size, ranked_groups, offsets, counts,
     )  # fmt: skip
     known, ranked, count, rises, rises_inside, ascents = counts.tolist()
     starts = edges[:known].copy()
@@ -179,7 +184,7 @@ def scan(
             labelled_rows.row,
             above[:count],
             size[:count],
-            position[:count],
+            labelled_rows.row,
         )
     directions = None
     if words is not None:
@@ -251,7 +256,6 @@ def _scan(  # type: ignore[no-untyped-def]
     score,
     skip,
     row,
-    position,
     above,
     size,
     ranked_groups,
@@ -318,7 +322,6 @@ def _scan(  # type: ignore[no-untyped-def]
                             block_end = i + 1
                             while block_end < end and score[block_end] == score[i]:
                                 block_end += 1
-                        position[ranked_rows] = i - begin
                         above[ranked_rows] = block - begin
                         size[ranked_rows] = block_end - block
                     row[ranked_rows] = i - base
@@ -612,8 +615,8 @@ def _cut(
     for model, one in ranked.items():
         ranked_part[model] = None
         if one is not None:
-            position = None if one.position is None else one.position[inside]
-            ranked_part[model] = RankedRows(*same, one.above[inside], one.size[inside], position)
+            place = None if one.place is None else part.row
+            ranked_part[model] = RankedRows(*same, one.above[inside], one.size[inside], place)
     return part, ranked_part
 
 

@@ -140,24 +140,22 @@ def decode(codes, distinct, out):  # type: ignore[no-untyped-def]
         out[i] = distinct[codes[i]]
 
 
-def sort_groups_descending(offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Sort the values of each group, largest first.
-
-    Few distinct values, such as the gains of grades, are counted.
+def sort_codes(offsets: np.ndarray, distinct: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Sort the values of each group, largest first, by counting codes.
 
     Parameters
     ----------
     offsets : ndarray of int64, shape (groups + 1,)
         First value of each group, then the number of values.
-    values : ndarray of float64, shape (values,)
-        No NaN.
+    distinct, codes : ndarray
+        As from `encode_few`.
+
+    Returns
+    -------
+    ndarray of float64, shape (values,)
+        The thread's next call overwrites it.
     """
-    distinct, codes = encode_few(values)
-    if codes is None:
-        return values[order_by_score(values, offsets)]
-    if len(distinct) <= 1:
-        return values
-    out, counts = np.empty(len(values)), np.zeros(len(distinct), np.int64)
+    out, counts = scratch("sorted", len(codes), np.float64), np.zeros(len(distinct), np.int64)
     _sort_codes(offsets, codes, distinct, np.argsort(-distinct), counts, out)
     return out
 
@@ -185,6 +183,16 @@ def _sort_codes(offsets, codes, distinct, descending, counts, out):  # type: ign
                 out[e] = distinct[code]
                 e += 1
             counts[code] = 0
+
+
+@kernel
+def blocks_descend(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
+    """Return whether `sort_blocks` has nothing to do."""
+    for g in range(offsets.shape[0] - 1):
+        for e in range(offsets[g] + 1, offsets[g + 1]):
+            if above[e] == above[e - 1] and _comes_later(grade, weight, e, e - 1):
+                return False
+    return True
 
 
 @kernel

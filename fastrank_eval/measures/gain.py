@@ -185,6 +185,11 @@ class Gains(Measure):
             return gains
         return np.where(grade > 0, gains, 0.0)
 
+    def has_gain(self, ranking: Ranking) -> np.ndarray:
+        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
+        total = np.append(0, np.cumsum(self.gains(ranking) > 0))
+        return total[ranking.offsets[1:]] > total[ranking.offsets[:-1]]
+
     def refuses(self, ties: str) -> str | None:
         if ties in ("best", "worst") and isinstance(self.gain, tuple):
             table = {0.0: 0.0, **dict(self.gain)}
@@ -227,14 +232,6 @@ class PositiveGain(Gains):
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         return np.maximum(super()._gains(grade), 0.0)
-
-    def has_gain(self, ranking: Ranking) -> np.ndarray:
-        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
-        best = ranking.descending(self.gain_key(), self.gains(ranking))
-        first, end = ranking.offsets[:-1], ranking.offsets[1:]
-        groups = first < end
-        groups[groups] = best[first[groups]] > 0
-        return groups
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~self.has_gain(ranking)
@@ -361,7 +358,7 @@ class NormalizedGain(PositionWeighted):
             ranks = np.full(ranking.groups, cutoff) if cutoff else ranking.retrieved
             _, summed = discount_table(*self.discounts(), int(ranks.max(initial=0)))
             ideal = self._perfect_gain() * summed[ranks]
-            return np.where(self._has_gain(ranking), ideal, np.nan)
+            return np.where(self.has_gain(ranking), ideal, np.nan)
 
         def best() -> np.ndarray:
             gains, rows = self.gains(ranking), ranking.rows
@@ -383,11 +380,6 @@ class NormalizedGain(PositionWeighted):
 
         key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
         return ranking.cached_for_models(key, best)
-
-    def _has_gain(self, ranking: Ranking) -> np.ndarray:
-        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
-        total = np.append(0, np.cumsum(self.gains(ranking) > 0))
-        return total[ranking.offsets[1:]] > total[ranking.offsets[:-1]]
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)

@@ -74,7 +74,7 @@ def test_scan__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
     position = [i - groups[g][0] for g, i in ranked_rows]
     above = [int((score[slice(*groups[g])] > score[i]).sum()) for g, i in ranked_rows]
     size = [int((score[slice(*groups[g])] == score[i]).sum()) for g, i in ranked_rows]
-    assert found.ranked_rows.position.tolist() == position
+    assert found.ranked_rows.positions(found.starts - first).tolist() == position
     assert found.ranked_rows.above.tolist() == above
     assert found.ranked_rows.size.tolist() == size
 
@@ -88,8 +88,7 @@ def test_scan__of_one_group_of_any_length(rows):
     assert found.ranked_rows is not None
     assert (found.ranked_rows.size == rows).all()
     assert (found.ranked_rows.above == 0).all()
-    assert found.ranked_rows.position is not None
-    assert (found.ranked_rows.position == np.arange(rows)).all()
+    assert (found.ranked_rows.positions(found.starts) == np.arange(rows)).all()
 
 
 @pytest.mark.parametrize("row", [0, 1, 2, 3, 4])
