@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -22,7 +22,14 @@ from fastrank_eval.engine.plan import (
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import Measured, PooledStates, SliceStates, Sums, Totals
+from fastrank_eval.engine.totals import (
+    Addition,
+    Measured,
+    PooledStates,
+    SliceStates,
+    Sums,
+    Totals,
+)
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
@@ -30,9 +37,9 @@ from fastrank_eval.groups.scan import Keys, value_text
 from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.keys import group_ids
 from fastrank_eval.io.reader import RepeatedItemError
-from fastrank_eval.slicing.slicer import SliceEncoder
+from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
 from fastrank_eval.stats.buckets import buckets_of
-from fastrank_eval.stats.exact import NO_SLICES
+from fastrank_eval.stats.exact import GroupSlices
 from fastrank_eval.stats.means import Clusters
 
 
@@ -69,16 +76,20 @@ def evaluate_chunk(
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     rows = chunk.starts[1:] - chunk.starts[:-1]
     values = GroupValues.empty(rows, plan)
+    codes = _slice_codes(chunk, plan, labels, rows)
     clusters = None if chunk.clusters is None else Clusters(chunk.clusters)
-    models = measure_chunk(
-        chunk,
-        plan,
-        labels,
-        totals.overall,
-        totals.overall_states,
-        name,
-        clusters=clusters,
-        group_values=values,
+    of_all = Addition(totals.overall, clusters=clusters)
+    additions = _of_whole_groups(chunk, totals, codes)
+    for sums, slices, of_slices, _ in additions:
+        counts = rows, labels.relevant_of_each(1.0)
+        sums.count_groups(*counts, slices, of_slices, chunk.buckets)
+    if additions and clusters is None and chunk.buckets is None:
+        # The slices have all groups: what they get is added to the sums of all rows, too.
+        additions[0] = additions[0]._replace(total=totals.overall)
+    else:
+        additions.insert(0, of_all)
+    measure_chunk(
+        chunk, plan, labels, additions, totals.overall_states, name, of_all, group_values=values
     )
     if plan.per_group:
         values.positives = labels.relevant_of_each(1.0)
@@ -88,9 +99,21 @@ def evaluate_chunk(
         count_largest(chunk, plan, totals, keys)
     totals.overall.count_negatives(labels.negatives)
     totals.soft += labels.soft
-    if plan.slice_encoders:
-        add_slices(chunk, plan, totals, labels, models, name)
+    if codes:
+        _add_slices(chunk, plan, totals, labels, codes, name)
     return values
+
+
+def _of_whole_groups(chunk: Chunk, totals: Totals, codes: Sequence[np.ndarray]) -> list[Addition]:
+    """List the slicings whose slices have whole groups."""
+    additions = []
+    for sums, of_groups in zip(totals.slices, codes, strict=True):
+        if chunk.grouped and len(of_groups) == chunk.groups:
+            slices, clusters = GroupSlices(of_groups), None
+            if chunk.clusters is not None:
+                clusters = Clusters.of(chunk.clusters, slices.indices)
+            additions.append(Addition(sums, slices, clusters))
+    return additions
 
 
 def _buckets(chunk: Chunk, keys: Callable[[np.ndarray], Keys], outer: int) -> np.ndarray:
@@ -128,14 +151,13 @@ def measure_chunk(
     chunk: Chunk,
     plan: Plan,
     labels: Labels,
-    sums: Sums,
+    additions: Sequence[Addition],
     pooled_states: PooledStates | None,
     name: Callable[[int], str],
+    of_all: Addition | None = None,
     *,
-    slice_indices: np.ndarray = NO_SLICES,
-    clusters: Clusters | None = None,
     group_values: GroupValues | None = None,
-) -> list[Measured]:
+) -> None:
     """Compute each measure of whole groups, add it to sums and pooled states.
 
     Parameters
@@ -144,21 +166,16 @@ def measure_chunk(
     plan : Plan
     labels : Labels
         Of the chunk.
-    sums : Sums
+    additions : sequence of Addition
+        The sums of all rows or of slices that get the groups.
     pooled_states : PooledStates or None
         None: the rows are added to no state.
     name : callable
-    slice_indices : ndarray of int64, shape (groups,), or (0,)
-        The slice index of each group in the sums; an empty array stands for index 0.
-    clusters : Clusters, optional
-        Nested clusters of the groups, in each slice.
+        Maps the position of a group to the text of its key, for messages.
+    of_all : Addition, optional
+        What gets measures that are not in slices; by default nothing.
     group_values : GroupValues, optional
         Receives the values of each group, if the plan keeps them.
-
-    Returns
-    -------
-    list of Measured
-        For each model the ranked groups, and their contributions if ``plan.keeps_values``.
     """
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
@@ -182,14 +199,19 @@ def measure_chunk(
             shape = chunk.starts, ranking.rows, positives, ranking.ranked_groups
             groups = RankedGroups(*shape, chunk.buckets)
             contributions: dict[int, Contributions] = {}
-            for m, ranked, value in _values(plan, ranking, len(slice_indices) > 0):
+            for m, ranked, value in _values(plan, ranking, of_all is None):
                 one = apply_policies(plan, m, ranked, value, group_weights, name)
-                sums.add(model, m, groups, one, slice_indices, clusters)
+                in_slices = plan.measures[m].in_slices
+                for to in additions if in_slices or of_all is None else [of_all]:
+                    to.sums.add(model, m, groups, one, *to[1:])
                 if group_values is not None and plan.per_group:
                     group_values.put(model, m, groups, one)
-                if plan.keeps_values and plan.measures[m].in_slices:
+                if plan.baseline is not None and in_slices:
                     contributions[m] = one
-            sums.add_empty(model, groups, slice_indices)
+            for sums, slices, _, total in additions:
+                sums.add_empty(model, groups, slices)
+                if total is not None:
+                    total.add_empty(model, groups)
             models.append((groups, contributions))
         rows.append(scored)
     if pooled_states is not None and plan.pooled_states:
@@ -198,24 +220,13 @@ def measure_chunk(
             indices = range(len(plan.roles.scores))
             rows = [Scored.of(whole, model, of_whole, fields, plan.roles) for model in indices]
         pooled_states.add(rows)
-    pair_models(plan, models, sums, slice_indices, clusters)
-    return models
-
-
-def pair_models(
-    plan: Plan,
-    models: list[Measured],
-    sums: Sums,
-    slice_indices: np.ndarray,
-    clusters: Clusters | None,
-) -> None:
-    """Add the paired measures of every model and the baseline."""
     if plan.baseline is None or not models:
         return
+    base = models[plan.baseline]
     for model in plan.candidates:
         for m in models[model][1]:
-            pair = models[plan.baseline], models[model]
-            sums.pair(model, m, *pair, slice_indices, clusters)
+            for to in additions:
+                to.sums.pair(model, m, base, models[model], *to[1:])
 
 
 def _values(
@@ -271,15 +282,24 @@ class ThreadTotals:
         return first
 
 
-def add_slices(
+def _slice_codes(chunk: Chunk, plan: Plan, labels: Labels, rows: np.ndarray) -> list[np.ndarray]:
+    """Encode the slice of each group, or of each row, for each slicing."""
+    if plan.slicings is None:
+        return []
+    columns, coded = len(plan.slicings.columns), chunk.columns.named_columns
+    coded = coded[len(coded) - columns :]
+    return plan.slicings.codes(coded, rows, labels.relevant_of_each(1.0))
+
+
+def _add_slices(
     chunk: Chunk,
     plan: Plan,
     totals: Totals,
     labels: Labels,
-    models: list[Measured],
+    slice_codes: Sequence[np.ndarray],
     name: Callable[[int], str],
 ) -> None:
-    """Add the groups of a chunk to the slices of each slicing.
+    """Add rows and parts of groups to the slices of each slicing.
 
     Parameters
     ----------
@@ -288,61 +308,35 @@ def add_slices(
     totals : Totals
     labels : Labels
         Of the chunk.
-    models : list of Measured
-        For each model the contributions of the groups of all rows.
+    slice_codes : sequence of ndarray of int32
+        For each slicing the slices of groups or of rows, as in `Slicings.codes`.
     name : callable
         Maps the position of a group to the text of its key, for messages.
     """
-    if plan.slicings is None:
-        return
-    starts = chunk.starts
-    rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
-    coded = (
-        chunk.columns.named_columns[-len(plan.slicings.columns) :] if plan.slicings.columns else ()
-    )
-    slice_codes = plan.slicings.codes(coded, rows, relevant)
     # The parts of divided groups need no codes of slices.
-    named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
+    named = chunk.columns.named_columns
+    named = named[: len(named) - len(cast(Slicings, plan.slicings).columns)]
     chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
     whole = chunk.of_clusters(labels)[0] if plan.pooled_states else chunk
     for by, codes, sums, pooled_states in zip(
-        plan.slicings.encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
+        plan.slice_encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
     ):
+        is_whole = chunk.grouped and len(codes) == chunk.groups
+        if is_whole and not plan.pooled_states:
+            continue
+        if len(codes) == chunk.groups:
+            codes = np.repeat(codes, np.diff(chunk.starts))
         slice_indices = frozen(codes.astype(np.int64))
-        is_whole = len(codes) == chunk.groups
-        if chunk.grouped and is_whole:
-            _add_whole_groups(chunk, plan, sums, slice_indices, rows, relevant, models)
-        if is_whole and (plan.pooled_states or not chunk.grouped):
-            slice_indices = frozen(np.repeat(slice_indices, rows))
         if not chunk.grouped:
             in_slice = np.bincount(slice_indices)
             positives = np.bincount(
                 slice_indices[labels.relevant_rows(1.0)], minlength=len(in_slice)
             )
-            sums.count_groups(in_slice, positives, np.arange(len(in_slice)))
+            sums.count_groups(in_slice, positives, GroupSlices(np.arange(len(in_slice))))
         elif not is_whole:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
         if plan.pooled_states:
             _add_to_pooled_states(whole, plan, slice_indices, pooled_states)
-
-
-def _add_whole_groups(
-    chunk: Chunk,
-    plan: Plan,
-    sums: Sums,
-    slice_indices: np.ndarray,
-    rows: np.ndarray,
-    positives: np.ndarray,
-    models: list[Measured],
-) -> None:
-    """Add groups that lie in one slice each; their values exist already."""
-    clusters = None if chunk.clusters is None else Clusters.of(chunk.clusters, slice_indices)
-    for model, (groups, by_measure) in enumerate(models):
-        for m, contributions in by_measure.items():
-            sums.add(model, m, groups, contributions, slice_indices, clusters)
-        sums.add_empty(model, groups, slice_indices)
-    pair_models(plan, models, sums, slice_indices, clusters)
-    sums.count_groups(rows, positives, slice_indices, clusters, chunk.buckets)
 
 
 def _add_divided_groups(
@@ -358,8 +352,8 @@ def _add_divided_groups(
     order, group, slice_index, starts = (
         scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "slice", "starts")
     )
-    slices = int(slice_indices.max()) + 1
-    counts, slices_of_group = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
+    most = int(slice_indices.max()) + 1
+    counts, slices_of_group = np.zeros(most, np.int64), np.empty(most + 1, np.int64)
     groups = _divide_groups(
         slice_indices, chunk.starts, counts, slices_of_group, order, starts, slice_index, group
     )
@@ -368,28 +362,18 @@ def _add_divided_groups(
         frozen(starts[: groups + 1].copy()),
         buckets=None if chunk.buckets is None else frozen(chunk.buckets[group[:groups]]),
     )
-    slice_index = frozen(slice_index[:groups].copy())
-    clusters = None
+    slices, clusters = GroupSlices(slice_index[:groups].copy()), None
     if chunk.clusters is not None:
-        clusters = Clusters.of(np.searchsorted(group[:groups], chunk.clusters), slice_index)
+        clusters = Clusters.of(np.searchsorted(group[:groups], chunk.clusters), slices.indices)
 
     def name_in_slice(position: int) -> str:
         return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
     labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
-    measure_chunk(
-        divided,
-        plan,
-        labels,
-        sums,
-        None,
-        name_in_slice,
-        slice_indices=slice_index,
-        clusters=clusters,
-    )
+    measure_chunk(divided, plan, labels, [Addition(sums, slices, clusters)], None, name_in_slice)
     relevant = labels.relevant_of_each(1.0)
     rows_of_parts = np.diff(divided.starts)
-    sums.count_groups(rows_of_parts, relevant, slice_index, clusters, divided.buckets)
+    sums.count_groups(rows_of_parts, relevant, slices, clusters, divided.buckets)
 
 
 def _add_to_pooled_states(

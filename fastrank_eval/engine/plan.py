@@ -18,6 +18,7 @@ from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
 from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.stats.exact import GroupSlices
 
 if TYPE_CHECKING:
     from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
@@ -173,11 +174,6 @@ class Plan:
         return () if self.slicings is None else self.slicings.encoders
 
     @property
-    def keeps_values(self) -> bool:
-        """Whether slices or a comparison read the values of a chunk again."""
-        return self.slicings is not None or self.baseline is not None
-
-    @property
     def keeps_order(self) -> bool:
         """Whether the input order of rows decides ties of scores or item ids."""
         return self.ties in ("input", "item")
@@ -231,11 +227,12 @@ class Contributions(NamedTuple):
     weights: np.ndarray | None
     exclusions: tuple[tuple[str, np.ndarray], ...]
 
-    def dropped_by_slice(self, slice_indices: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
+    def dropped_by_slice(self, slices: GroupSlices) -> list[tuple[str, np.ndarray | int]]:
         """Count the groups of each slice that are left out, by reason."""
-        if not len(slice_indices):
+        of_groups = slices.indices
+        if not len(of_groups):
             return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.exclusions]
-        return [(reason, np.bincount(slice_indices[mask])) for reason, mask in self.exclusions]
+        return [(reason, np.bincount(of_groups[mask])) for reason, mask in self.exclusions]
 
 
 @dataclass
@@ -274,20 +271,12 @@ class RankedGroups:
         mask[self.ranked] = False
         return np.flatnonzero(mask)
 
-    def slice_indices(self, slice_indices: np.ndarray) -> np.ndarray:
-        """Select the slice indices of the ranked groups from those of all groups."""
-        return (
-            slice_indices
-            if self.ranked is None or not len(slice_indices)
-            else slice_indices[self.ranked]
-        )
-
-    def count_empty(self, slice_indices: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
+    def count_empty(self, slices: GroupSlices) -> tuple[np.ndarray | int, np.ndarray | int]:
         """Count the unranked groups of each slice, and their rows."""
-        if not len(slice_indices):
+        if not len(slices.indices):
             rows = int(self.starts[-1] - self.starts[0] - self.rows.sum())
             return self.groups - len(self.rows), rows
-        indices, sizes = slice_indices[self.empty], np.diff(self.starts)[self.empty]
+        indices, sizes = slices.indices[self.empty], np.diff(self.starts)[self.empty]
         return np.bincount(indices), np.bincount(indices, weights=sizes).astype(np.int64)
 
     def spread(self, values: np.ndarray, empty: float) -> np.ndarray:

@@ -52,7 +52,7 @@ from fastrank_eval.stats.buckets import (
     slice_of_rows,
 )
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, sum_powers
+from fastrank_eval.stats.exact import ONE_SLICE, ExactSums, GroupSlices, SliceCounts, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
@@ -308,7 +308,7 @@ class Sums:
         self,
         rows: np.ndarray,
         positives: np.ndarray,
-        slice_indices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
         buckets: np.ndarray | None = None,
     ) -> None:
@@ -318,8 +318,8 @@ class Sums:
         ----------
         rows, positives : ndarray of int64, shape (groups,)
             Without slices, `positives` may leave out groups that have none.
-        slice_indices : ndarray of int64, shape (groups,), or (0,)
-            The slice index of each group; an empty array stands for index 0.
+        slices : GroupSlices
+            The slice of each group.
         clusters : Clusters, optional
             Nested clusters of all groups.
         buckets : ndarray of int64, shape (groups,), optional
@@ -327,8 +327,8 @@ class Sums:
         """
         grouped = self._plan.grouped
         if buckets is not None:
-            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slice_indices))
-        if not len(slice_indices):
+            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slices.indices))
+        if not len(slices.indices):
             all_rows = int(rows.sum())
             self._counts.table[0, :3] += len(rows) * grouped, all_rows, int(positives.sum())
             if clusters is not None:
@@ -339,20 +339,20 @@ class Sums:
                     for term, total in enumerate(sum_powers(rows)):
                         self._sizes.add_integer(term, total)
                 return
-        else:
-            for column, counted in enumerate((np.full(len(rows), int(grouped)), rows, positives)):
-                added = np.zeros(int(slice_indices.max()) + 1, np.int64)
-                np.add.at(added, slice_indices, counted)
-                self._counts.add(column, added)
+        elif grouped:
+            self._counts.count(rows.astype(np.float64), rows, positives, slices)
             if clusters is not None:
-                rows, slice_indices = clusters.count(rows), clusters.slices
-                self._counts.add(_CLUSTERS, np.bincount(slice_indices))
+                rows, slices = clusters.count(rows), GroupSlices(clusters.slices)
+                self._counts.add(_CLUSTERS, np.bincount(clusters.slices))
+        else:
+            self._counts.add(_ROWS, rows)
+            self._counts.add(_POSITIVES, positives)
         if not grouped:
             return
         sizes = np.empty((2, len(rows)))
         sizes[0] = rows
         np.square(sizes[0], out=sizes[1])
-        self._sizes.add(sizes, slice_indices)
+        self._sizes.add(sizes, slices)
 
     def count_negatives(self, rows: int) -> None:
         """Count rows of negative grade, of all rows."""
@@ -364,44 +364,50 @@ class Sums:
         m: int,
         groups: RankedGroups,
         contributions: Contributions,
-        slice_indices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
+        total: Sums | None = None,
     ) -> None:
-        """Add a measure of one model over the ranked groups of a chunk."""
+        """Add a measure of one model over the ranked groups of a chunk.
+
+        `total` gets the groups too; not with clusters or buckets.
+        """
         state, measure = self.means[model], self._plan.measures[m]
+        of_all = None if total is None else total.means[model]
         values, weights = contributions.summand, contributions.weights
-        indices = groups.slice_indices(slice_indices)
-        for reason, dropped in contributions.dropped_by_slice(indices):
+        of_ranked = slices.take(groups.ranked)
+        for reason, dropped in contributions.dropped_by_slice(of_ranked):
             state.drop(m, reason, dropped)
+            if of_all is not None:
+                of_all.drop(m, reason, int(np.sum(dropped)))
         if clusters is None:
-            finite = state.add(m, values, weights, groups.rows, groups.positives, indices)
+            counts = groups.rows, groups.positives
+            finite = state.add(m, values, weights, *counts, of_ranked, of_all)
         else:
-            state.count(m, values, groups.rows, groups.positives, indices)
+            state.count(m, values, groups.rows, groups.positives, of_ranked)
         if clusters is not None or groups.buckets is not None:
             values = groups.spread(values, self._empty(m))
             weights = None if weights is None else groups.spread(weights, 1.0)
         if clusters is not None:
             is_sum = measure.aggregate == "sum"
-            finite = state.add_nested(m, values, weights, clusters, slice_indices, is_sum=is_sum)
+            finite = state.add_nested(m, values, weights, clusters, slices.indices, is_sum=is_sum)
         if not finite:
             raise too_large(measure)
         if groups.buckets is not None and has_buckets(measure):
-            rows = rows_of_buckets(groups.buckets, slice_indices)
+            rows = rows_of_buckets(groups.buckets, slices.indices)
             self.buckets[self._plan.roles.scores[model]].add(m, values, weights, rows)
 
     def _empty(self, m: int) -> float:
         """Return the value of unranked groups, NaN where they are left out."""
         return float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
 
-    def add_empty(
-        self, model: int, groups: RankedGroups, slice_indices: np.ndarray = NO_SLICES
-    ) -> None:
+    def add_empty(self, model: int, groups: RankedGroups, slices: GroupSlices = ONE_SLICE) -> None:
         """Add the unranked groups of a chunk to every measure of a model."""
         if groups.ranked is None:
             return
-        number, rows = groups.count_empty(slice_indices)
+        number, rows = groups.count_empty(slices)
         for m, measure in enumerate(self._plan.measures):
-            if measure.pooled or (len(slice_indices) and not measure.in_slices):
+            if measure.pooled or (len(slices.indices) and not measure.in_slices):
                 continue
             reason = empty_reason(self._plan, measure)
             if reason:
@@ -415,19 +421,23 @@ class Sums:
         m: int,
         base: Measured,
         other: Measured,
-        slice_indices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
+        total: Sums | None = None,
     ) -> None:
-        """Add a measure of the base model and of another over a chunk."""
-        state = self.pairs[model]
+        """Add a measure of the base model and of another over a chunk; see `add`."""
+        state, of_all = self.pairs[model], None if total is None else total.pairs[model]
         (base_groups, base_values), (groups, values) = base, other
         left, right = base_values[m], values[m]
         empty = self._empty(m)
         if base_groups.ranked is groups.ranked and clusters is None:
-            indices = groups.slice_indices(slice_indices)
-            state.add(m, left.summand, right.summand, left.weights, right.weights, indices)
+            of_ranked = slices.take(groups.ranked)
+            summands, weights = (left.summand, right.summand), (left.weights, right.weights)
+            state.add(m, *summands, *weights, of_ranked, total=of_all)
             if groups.ranked is not None and empty == 0:
-                state.add_zeros(m, groups.count_empty(slice_indices)[0])
+                state.add_zeros(m, groups.count_empty(slices)[0])
+                if of_all is not None:
+                    of_all.add_zeros(m, groups.count_empty(ONE_SLICE)[0])
             return
         # A model that leaves rows unscored ranks every group, and clusters have all groups.
         state.add(
@@ -436,8 +446,9 @@ class Sums:
             groups.spread(right.summand, empty),
             None if left.weights is None else base_groups.spread(left.weights, 1.0),
             None if right.weights is None else groups.spread(right.weights, 1.0),
-            slice_indices,
+            slices,
             clusters,
+            of_all,
         )
 
     def take(self, slice_indices: np.ndarray) -> Self:
@@ -637,6 +648,26 @@ class SliceTotals(NamedTuple):
     slice_index: int
     sums: Sums
     pooled_states: PooledStates
+
+
+class Addition(NamedTuple):
+    """How the groups of a chunk are added to sums.
+
+    Parameters
+    ----------
+    sums : Sums
+    slices : GroupSlices
+        The slice of each group in the sums.
+    clusters : Clusters or None
+        Nested clusters of the groups, in each slice.
+    total : Sums or None
+        Sums of all rows, which get the same groups.
+    """
+
+    sums: Sums
+    slices: GroupSlices = ONE_SLICE
+    clusters: Clusters | None = None
+    total: Sums | None = None
 
 
 #: All rows are one slice without a label, at index 0.

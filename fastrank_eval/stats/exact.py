@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -30,6 +30,9 @@ from fastrank_eval._lib.threads import scratch
 UNIT = 1074
 #: Without slices every group is added to the first row of sums.
 NO_SLICES = frozen(np.empty(0, np.int64))
+_NO_DIGITS = np.empty((0, 1, 0), np.int64)
+#: No counts of all slices.
+NO_COUNTS = np.empty((0, 0), np.int64)
 #: Additions before digits are carried: each changes a digit by less than 2**34. The few sums of a
 #: vector call count as one addition: 10**8 calls of one group each stay below 2**63.
 _ADDITIONS = 1 << 28
@@ -41,6 +44,57 @@ _DIGITS = 256
 _FIRST = UNIT // 32
 NUMBER_UNIT = 2 * UNIT - 32 * _FIRST
 NUMBER_DIGITS = 70
+
+
+#: Groups of a slice, on average, for which vectors are faster than one group after another.
+_MIN_OF_SLICE = 16
+
+
+class GroupSlices:
+    """The slice of each group; the groups are sorted by slice once.
+
+    Parameters
+    ----------
+    indices : ndarray of int64, shape (groups,), or (0,)
+        The slice of each group; an empty array stands for the first slice for all.
+    """
+
+    def __init__(self, indices: np.ndarray) -> None:
+        self.indices = frozen(np.ascontiguousarray(indices, np.int64).view())
+        self._selection: tuple[np.ndarray, GroupSlices] | None = None
+
+    @cached_property
+    def count(self) -> int:
+        """One more than the largest index of a slice."""
+        return int(self.indices.max(initial=0)) + 1
+
+    @cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.empty(len(self.indices), np.int64)
+        edges = np.zeros(self.count + 1, np.int64)
+        _sort_by_slice(self.indices, order, edges)
+        return frozen(order), frozen(edges)
+
+    def sorted(self, groups: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the groups slice by slice, and the first place of each slice.
+
+        No groups are listed where all are in the first slice.
+        """
+        if len(self.indices):
+            return self._sorted
+        return self.indices, frozen(np.array([0, groups]))
+
+    def take(self, groups: np.ndarray | None) -> GroupSlices:
+        """Select groups; None: all. The last selection is kept."""
+        if groups is None or not len(self.indices):
+            return self
+        if self._selection is None or self._selection[0] is not groups:
+            self._selection = groups, GroupSlices(self.indices[groups])
+        return self._selection[1]
+
+
+#: All groups are in the first slice.
+ONE_SLICE = GroupSlices(NO_SLICES)
 
 
 def take_rows(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -88,21 +142,28 @@ class ExactSums:
         # The last row that was read, and its sums: formulas read many terms of one row.
         self._row_read: tuple[int, list[int]] = -1, []
 
-    def add(self, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
+    def add(
+        self,
+        numbers: np.ndarray,
+        slices: np.ndarray | GroupSlices = ONE_SLICE,
+        total: ExactSums | None = None,
+    ) -> bool:
         """Add every term of every group; skip groups whose first number is NaN.
 
         Parameters
         ----------
         numbers : ndarray of float64, shape (numbers, groups)
-        slices : ndarray of int64, shape (groups,), or (0,)
+        slices : ndarray of int64, shape (groups,), or (0,), or GroupSlices
             The row of sums of each group; an empty array means the first row for all.
+        total : ExactSums, optional
+            Sums of the same terms, whose first row gets all groups too.
 
         Returns
         -------
         bool
             Whether all numbers were finite; otherwise nothing was added.
         """
-        return self._add(numbers, self._factors, slices, slice(None))
+        return self._add(numbers, self._factors, slices, slice(None), total)
 
     def add_to_term(self, term: int, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
         """Add numbers to one term, as `add` adds groups; shape (groups,)."""
@@ -119,8 +180,15 @@ class ExactSums:
         return self._add(numbers, _factors_of(terms), slices, slice(first, first + len(terms)))
 
     def _add(
-        self, numbers: np.ndarray, factors: np.ndarray, slices: np.ndarray, terms: slice
+        self,
+        numbers: np.ndarray,
+        factors: np.ndarray,
+        slices: np.ndarray | GroupSlices,
+        terms: slice,
+        total: ExactSums | None = None,
     ) -> bool:
+        if isinstance(slices, np.ndarray):
+            slices = GroupSlices(slices)
         numbers = frozen(np.ascontiguousarray(numbers, np.float64).view())
         bits = numbers.view(np.int64)
         exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(4, np.int64)
@@ -128,24 +196,34 @@ class ExactSums:
         lowest, highest, largest, has_nan = limits.tolist()
         if largest > _LARGEST:
             return False
-        if len(slices):
-            self.ensure_slices(int(slices.max()) + 1)
+        self.ensure_slices(slices.count)
         if highest < 0:
             return True
-        self._ensure_digits(lowest, highest)
-        groups = numbers.shape[1]
-        self.count_additions(groups)
-        digits = self.digits[terms]
-        if not len(slices) and exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1]:
-            room = scratch("exact sums", 3 * BLOCK, np.float64).reshape(3, BLOCK)
-            add_to_first_row(numbers, factors, self.lowest, room, room.view(np.int64), digits)
+        count, groups = numbers.shape
+        is_safe = exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1]
+        if is_safe and (groups >= _MIN_OF_SLICE * slices.count or not len(slices.indices)):
+            self._ensure_digits(lowest, highest)
+            self.count_additions(groups)
+            of_all, first, width = _NO_DIGITS, 0, self.digits.shape[2]
+            if total is not None:
+                total._ensure_digits(self.lowest, self.lowest + width - 1)
+                total.count_additions(groups)
+                of_all, first = total.digits[terms], self.lowest - total.lowest
+            room = scratch("exact sums", (3 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
+            part = np.zeros((len(factors), width), np.int64)
+            add_by_slice(
+                numbers, *slices.sorted(groups), factors, self.lowest, room, room.view(np.int64),
+                part, self.digits[terms], first, of_all,
+            )  # fmt: skip
             return True
+        self._ensure_digits(lowest, highest)
+        self.count_additions(groups)
         rounded = scratch("rounded products", groups, np.float64)
         _add_terms(
-            numbers, bits, bool(has_nan), factors, slices, self.lowest,
-            rounded, rounded.view(np.int64), digits,
+            numbers, bits, bool(has_nan), factors, slices.indices, self.lowest,
+            rounded, rounded.view(np.int64), self.digits[terms],
         )  # fmt: skip
-        return True
+        return total is None or total._add(numbers, factors, ONE_SLICE, terms)
 
     def count_additions(self, numbers: int) -> None:
         """Carry before this many additions if digits might overflow."""
@@ -394,6 +472,28 @@ class SliceCounts:
         numbers = np.atleast_1d(np.asarray(numbers, np.int64))
         self.ensure_slices(len(numbers))
         self.table[: len(numbers), column] += numbers
+
+    def count(
+        self,
+        values: np.ndarray,
+        rows: np.ndarray,
+        positives: np.ndarray,
+        slices: GroupSlices,
+        total: SliceCounts | None = None,
+    ) -> None:
+        """Count groups whose value is not NaN, their rows and their positives.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (groups,)
+        rows, positives : ndarray of int64, shape (groups,)
+        slices : GroupSlices
+        total : SliceCounts, optional
+            Its first slice gets all groups too.
+        """
+        self.ensure_slices(slices.count)
+        of_all = NO_COUNTS if total is None else total.table
+        _count(values, rows, positives, *slices.sorted(len(values)), self.table, of_all)
 
     def merge(self, other: SliceCounts) -> None:
         """Add other counts slice by slice."""
@@ -651,48 +751,113 @@ def _sum_powers(rows, sums):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_to_first_row(numbers, factors, lowest, room, room_bits, digits):  # type: ignore[no-untyped-def]
-    """Add the terms of safe numbers; all loops over groups vectorise."""
-    for lo in range(0, numbers.shape[1], BLOCK):
-        count = min(BLOCK, numbers.shape[1] - lo)
-        first = numbers[0, lo : lo + count]
-        value = room[0, :count]
-        error = room[1, :count]
-        for term in range(factors.shape[0]):
-            x = numbers[factors[term, 0], lo : lo + count]
-            y = numbers[factors[term, 1], lo : lo + count]
-            z = numbers[factors[term, 2], lo : lo + count]
-            factor_count = 0
-            for k in range(4):
-                factor_count += factors[term, k] >= 0
-            if factor_count == 1:
-                for g in range(count):
-                    value[g] = x[g] if first[g] == first[g] else 0.0
-            elif factor_count == 2:
-                # Halves of 26 bits: their products are exact, so is the error of x y.
-                for g in range(count):
-                    a = x[g] if first[g] == first[g] else 0.0
-                    b = y[g] if first[g] == first[g] else 0.0
-                    product = a * b
-                    upper_a = a * 134217729.0
-                    upper_a = upper_a - (upper_a - a)
-                    upper_b = b * 134217729.0
-                    upper_b = upper_b - (upper_b - b)
-                    lower_a = a - upper_a
-                    lower_b = b - upper_b
-                    rest = product - upper_a * upper_b - lower_a * upper_b - upper_a * lower_b
-                    value[g] = product
-                    error[g] = lower_a * lower_b - rest
-                _add_values(error, room_bits[1], lowest, room[2], room_bits[2], digits[term, 0])
-            elif factor_count == 3:
-                for g in range(count):
-                    value[g] = (x[g] * y[g]) * z[g] if first[g] == first[g] else 0.0
-            else:
-                w = numbers[factors[term, 3], lo : lo + count]
-                for g in range(count):
-                    product = (x[g] * y[g]) * (z[g] * w[g])
-                    value[g] = product if first[g] == first[g] else 0.0
-            _add_values(value, room_bits[0], lowest, room[2], room_bits[2], digits[term, 0])
+def _count(values, rows, positives, order, edges, counts, total):  # type: ignore[no-untyped-def]
+    """Count groups of each slice whose value is not NaN, and their rows."""
+    for s in range(edges.shape[0] - 1):
+        groups = np.int64(0)
+        all_rows = np.int64(0)
+        all_positives = np.int64(0)
+        for place in range(edges[s], edges[s + 1]):
+            g = order[place] if order.shape[0] > 0 else place
+            if values[g] == values[g]:
+                groups += 1
+                all_rows += rows[g]
+                all_positives += positives[g]
+        counts[s, 0] += groups
+        counts[s, 1] += all_rows
+        counts[s, 2] += all_positives
+        if total.shape[0] > 0:
+            total[0, 0] += groups
+            total[0, 1] += all_rows
+            total[0, 2] += all_positives
+
+
+@kernel
+def _sort_by_slice(indices, order, edges):  # type: ignore[no-untyped-def]
+    """Sort groups by slice, stably; `edges` of zeros gets the first place of each."""
+    for g in range(indices.shape[0]):
+        edges[indices[g] + 1] += 1
+    for s in range(1, edges.shape[0]):
+        edges[s] += edges[s - 1]
+    for g in range(indices.shape[0]):
+        order[edges[indices[g]]] = g
+        edges[indices[g]] += 1
+    # Each edge has moved to the next.
+    for s in range(edges.shape[0] - 1, 0, -1):
+        edges[s] = edges[s - 1]
+    edges[0] = 0
+
+
+@kernel
+def add_by_slice(  # type: ignore[no-untyped-def]
+    numbers, order, edges, factors, lowest, room, room_bits, part, digits, first_digit, total
+):
+    """Add the terms of safe numbers, slice by slice; loops over groups vectorise.
+
+    `part` of zeros gets the sums of a slice. They are added to its digits, and to those of all.
+    """
+    for s in range(edges.shape[0] - 1):
+        for lo in range(edges[s], edges[s + 1], BLOCK):
+            count = min(BLOCK, edges[s + 1] - lo)
+            for k in range(numbers.shape[0]):
+                value = room[3 + k, :count]
+                if order.shape[0] > 0:
+                    for g in range(count):
+                        group = order[lo + g]
+                        number = numbers[k, group]
+                        value[g] = number if numbers[0, group] == numbers[0, group] else 0.0
+                else:
+                    x = numbers[k, lo : lo + count]
+                    first = numbers[0, lo : lo + count]
+                    for g in range(count):
+                        value[g] = x[g] if first[g] == first[g] else 0.0
+            for term in range(factors.shape[0]):
+                _add_term(factors[term], count, lowest, room, room_bits, part[term])
+        if edges[s] < edges[s + 1]:
+            for term in range(part.shape[0]):
+                for digit in range(part.shape[1]):
+                    digits[term, s, digit] += part[term, digit]
+                if total.shape[0] > 0:
+                    for digit in range(part.shape[1]):
+                        total[term, 0, first_digit + digit] += part[term, digit]
+                part[term] = 0
+
+
+@kernel
+def _add_term(factors, count, lowest, room, room_bits, sums):  # type: ignore[no-untyped-def]
+    """Add a term of some groups, whose numbers are in the room from row 3 on."""
+    value = room[0, :count]
+    error = room[1, :count]
+    x = room[3 + factors[0], :count]
+    y = room[3 + factors[1], :count]
+    z = room[3 + factors[2], :count]
+    w = room[3 + factors[3], :count]
+    if factors[1] < 0:
+        for g in range(count):
+            value[g] = x[g]
+    elif factors[2] < 0:
+        # Halves of 26 bits: their products are exact, so is the error of x y.
+        for g in range(count):
+            a = x[g]
+            b = y[g]
+            product = a * b
+            upper_a = a * 134217729.0
+            upper_a = upper_a - (upper_a - a)
+            upper_b = b * 134217729.0
+            upper_b = upper_b - (upper_b - b)
+            lower_a = a - upper_a
+            lower_b = b - upper_b
+            rest = product - upper_a * upper_b - lower_a * upper_b - upper_a * lower_b
+            value[g] = product
+            error[g] = lower_a * lower_b - rest
+        _add_values(error, room_bits[1], lowest, room[2], room_bits[2], sums)
+    elif factors[3] < 0:
+        for g in range(count):
+            value[g] = (x[g] * y[g]) * z[g]
+    else:
+        for g in range(count):
+            value[g] = (x[g] * y[g]) * (z[g] * w[g])
+    _add_values(value, room_bits[0], lowest, room[2], room_bits[2], sums)
 
 
 @kernel

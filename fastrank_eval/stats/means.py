@@ -20,7 +20,16 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
+from fastrank_eval.stats.exact import (
+    NO_COUNTS,
+    NO_SLICES,
+    ONE_SLICE,
+    UNIT,
+    ExactSums,
+    GroupSlices,
+    SliceCounts,
+    quotient,
+)
 from fastrank_eval.stats.intervals import ErrorGroups, Moments, effective_groups, root_of_quotient
 from fastrank_eval.stats.row_sums import GroupSums
 
@@ -188,7 +197,8 @@ class MeanState(_GroupState):
         weights: np.ndarray | None,
         rows: np.ndarray,
         positives: np.ndarray,
-        slices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
+        total: MeanState | None = None,
     ) -> bool:
         """Add groups; skip those whose value is NaN.
 
@@ -202,23 +212,27 @@ class MeanState(_GroupState):
             Group weights, above 0 where the group is used. None means 1 each.
         rows, positives : ndarray of int64, shape (groups,)
             Rows and positives of each group, for coverage.
-        slices : ndarray of int64, shape (groups,), or (0,)
-            The slice of each group. An empty array means the first slice for all.
+        slices : GroupSlices
+            The slice of each group.
+        total : MeanState, optional
+            Sums of all slices, whose first slice gets all groups too.
 
         Returns
         -------
         bool
             Whether every number was finite. If not, the state is invalid.
         """
-        self.count(m, values, rows, positives, slices)
-        if weights is None:
-            return self._sums[m].add(values[np.newaxis], slices)
-        self._ensure_weights(m)
-        numbers = np.empty((2, len(values)))
-        with np.errstate(over="ignore"):
-            np.multiply(values, weights, out=numbers[0])
-        numbers[1] = weights
-        return self._sums[m].add(numbers, slices)
+        self.count(m, values, rows, positives, slices, total)
+        numbers = values[np.newaxis]
+        if weights is not None:
+            self._ensure_weights(m)
+            numbers = np.empty((2, len(values)))
+            with np.errstate(over="ignore"):
+                np.multiply(values, weights, out=numbers[0])
+            numbers[1] = weights
+            if total is not None:
+                total._ensure_weights(m)
+        return self._sums[m].add(numbers, slices, None if total is None else total._sums[m])
 
     def count(
         self,
@@ -226,13 +240,13 @@ class MeanState(_GroupState):
         values: np.ndarray,
         rows: np.ndarray,
         positives: np.ndarray,
-        slices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
+        total: MeanState | None = None,
     ) -> None:
         """Count groups whose value is not NaN, and their rows; see `add`."""
-        counts = self._counts[m]
-        if len(slices):
-            counts.ensure_slices(int(slices.max()) + 1)
-        _count(values, rows, positives, slices, counts.table)
+        self._counts[m].count(
+            values, rows, positives, slices, None if total is None else total._counts[m]
+        )
 
     def add_nested(
         self,
@@ -512,8 +526,9 @@ class PairedState(_GroupState):
         other: np.ndarray,
         base_weights: np.ndarray | None,
         other_weights: np.ndarray | None,
-        slices: np.ndarray = NO_SLICES,
+        slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
+        total: PairedState | None = None,
     ) -> None:
         """Add groups.
 
@@ -525,22 +540,25 @@ class PairedState(_GroupState):
             Values of the two models, NaN where a group is not used.
         base_weights, other_weights : ndarray of float64, shape (groups,), or None
             Group weights. None means 1 each.
-        slices : ndarray of int64, shape (groups,), or (0,)
-            The slice of each group. An empty array means the first slice for all.
+        slices : GroupSlices
+            The slice of each group.
         clusters : Clusters, optional
             Nested clusters of all groups.
+        total : PairedState, optional
+            Sums of all slices, whose first slice gets all groups too; not with clusters.
         """
-        counts = self._counts[m]
-        if len(slices):
-            counts.ensure_slices(int(slices.max()) + 1)
+        counts, of_slices = self._counts[m], slices.indices
+        counts.ensure_slices(slices.count)
+        of_all = NO_COUNTS if total is None else total._counts[m].table
         numbers = np.empty((6, len(base)))
-        _compare(base, other, slices, numbers[4], counts.table)
+        _compare(base, other, of_slices, numbers[4], counts.table, of_all)
         numbers[0], numbers[1] = weighted_terms(base, base_weights)
         numbers[2], numbers[3] = weighted_terms(other, other_weights)
         if clusters is not None:
-            numbers, slices = self._sum_clusters(m, numbers, base, other, clusters), clusters.slices
+            numbers = self._sum_clusters(m, numbers, base, other, clusters)
+            slices = GroupSlices(clusters.slices)
         np.subtract(numbers[2], numbers[0], out=numbers[5])
-        self._sums[m].add(numbers, slices)
+        self._sums[m].add(numbers, slices, None if total is None else total._sums[m])
 
     def _sum_clusters(
         self,
@@ -766,33 +784,8 @@ def cluster_differences(
 
 
 @kernel
-def _count(values, rows, positives, slices, counts):  # type: ignore[no-untyped-def]
-    """Count groups of each slice whose value is not NaN, and their rows."""
-    row = np.int64(0)
-    groups = np.int64(0)
-    all_rows = np.int64(0)
-    all_positives = np.int64(0)
-    for g in range(values.shape[0]):
-        if values[g] != values[g]:
-            continue
-        if slices.shape[0] > 0 and slices[g] != row:
-            counts[row, 0] += groups
-            counts[row, 1] += all_rows
-            counts[row, 2] += all_positives
-            row = slices[g]
-            groups = np.int64(0)
-            all_rows = np.int64(0)
-            all_positives = np.int64(0)
-        groups += 1
-        all_rows += rows[g]
-        all_positives += positives[g]
-    counts[row, 0] += groups
-    counts[row, 1] += all_rows
-    counts[row, 2] += all_positives
-
-
-@kernel
-def _compare(base, other, slices, difference, counts):  # type: ignore[no-untyped-def]
+def _compare(base, other, slices, difference, counts, total):  # type: ignore[no-untyped-def]
+    """Compare values of groups; count the results of each slice, and in `total` of all."""
     row = np.int64(0)
     for g in range(base.shape[0]):
         a = base[g]
@@ -802,14 +795,16 @@ def _compare(base, other, slices, difference, counts):  # type: ignore[no-untype
         difference[g] = 0.0
         if a == a and b == b:
             if abs(b - a) <= EQUAL_WITHIN * max(abs(a), abs(b)):
-                counts[row, 1] += 1
+                result = _TIES
             else:
                 difference[g] = b - a
-                if b > a:
-                    counts[row, 0] += 1
-                else:
-                    counts[row, 2] += 1
+                result = _WINS if b > a else _LOSSES
         elif a == a:
-            counts[row, 3] += 1
+            result = _ONLY_BASE
         elif b == b:
-            counts[row, 4] += 1
+            result = _ONLY_OTHER
+        else:
+            continue
+        counts[row, result] += 1
+        if total.shape[0] > 0:
+            total[0, result] += 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrank_eval.stats.exact import GroupSlices
 from fastrank_eval.stats.means import MeanState, PairedState, error_of_difference, error_of_sums
 
 pytestmark = pytest.mark.kernels
@@ -20,7 +21,7 @@ GROUPS = st.lists(st.tuples(VALUE, VALUE, WEIGHT, WEIGHT, st.integers(0, 3)), ma
 
 def state_of(values, weights, lines) -> MeanState:
     state, ones = MeanState(1), np.ones(len(values), np.int64)
-    assert state.add(0, values, weights, ones, ones, lines)
+    assert state.add(0, values, weights, ones, ones, GroupSlices(lines))
     return state
 
 
@@ -50,7 +51,7 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
         wa = wb = np.ones(len(a))
     given_a, given_b = (wa, wb) if weighted else (None, None)
     paired = PairedState(1)
-    paired.add(0, a, b, given_a, given_b, lines)
+    paired.add(0, a, b, given_a, given_b, GroupSlices(lines))
     mine, theirs = state_of(a, given_a, lines), state_of(b, given_b, lines)
     for line in range(4):
         here = lines == line
@@ -98,22 +99,47 @@ def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
     if not weighted:
         wa = wb = None
     whole, merged = PairedState(1), PairedState(1)
-    whole.add(0, a, b, wa, wb, lines)
+    whole.add(0, a, b, wa, wb, GroupSlices(lines))
     for part in (slice(at, None), slice(0, at)):
         piece = PairedState(1)
         weights = [None if w is None else w[part] for w in (wa, wb)]
-        piece.add(0, a[part], b[part], *weights, lines[part])
+        piece.add(0, a[part], b[part], *weights, GroupSlices(lines[part]))
         merged.merge(piece)
     for line in range(4):
         assert merged.cross(0, line) == whole.cross(0, line)
         assert repr(merged.pairs(0, line)) == repr(whole.pairs(0, line))
 
 
+@given(GROUPS, st.integers(1, 9), st.booleans())
+def test_all_rows__added_with_their_slices__are_those_added_alone(groups, times, weighted) -> None:
+    a, b, wa, wb, lines = columns(groups * times)
+    if not weighted:
+        wa = wb = None
+    ones, slices = np.arange(len(a)), GroupSlices(lines)
+    sliced, total, alone = MeanState(1), MeanState(1), MeanState(1)
+    assert sliced.add(0, a, wa, ones, ones, slices, total)
+    assert alone.add(0, a, wa, ones, ones)
+    pairs, all_pairs, alone_pairs = PairedState(1), PairedState(1), PairedState(1)
+    pairs.add(0, a, b, wa, wb, slices, total=all_pairs)
+    alone_pairs.add(0, a, b, wa, wb)
+    for found, wanted in ((total, alone), (all_pairs, alone_pairs)):
+        arrays, expected = found.to_arrays(), wanted.to_arrays()
+        assert list(arrays) == list(expected)
+        for name, array in arrays.items():
+            assert np.array_equal(array, expected[name]), name
+    for line in range(4):
+        here = lines == line
+        each = MeanState(1)
+        each.add(0, a[here], None if wa is None else wa[here], ones[here], ones[here])
+        assert sliced.moments(0, weighted, line) == each.moments(0, weighted)
+        assert sliced.rows(0, line) == each.rows(0)
+
+
 def test_zeros__added_as_a_number__are_those_added_one_by_one() -> None:
     counted, added = PairedState(1), PairedState(1)
     counted.add_zeros(0, np.array([3, 0, 2]))
     zeros = np.zeros(5)
-    added.add(0, zeros, zeros, None, None, np.array([0, 0, 0, 2, 2]))
+    added.add(0, zeros, zeros, None, None, GroupSlices(np.array([0, 0, 0, 2, 2])))
     for line in range(3):
         assert counted.cross(0, line) == added.cross(0, line)
         assert repr(counted.pairs(0, line)) == repr(added.pairs(0, line))
