@@ -162,7 +162,7 @@ def sort_codes(offsets: np.ndarray, distinct: np.ndarray, codes: np.ndarray) -> 
 
 @kernel
 def _sort_codes(offsets, codes, distinct, descending, counts, out):  # type: ignore[no-untyped-def]
-    """Sort the values of each group by insertion if they are few, else by counts."""
+    """Sort the values of each group, by counts unless they are few."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         hi = offsets[g + 1]
