@@ -251,7 +251,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
     tables = [pa.table(arrays), pa.table(single)]
     for source in (arrays, *tables, *(one_table.take(shuffled) for one_table in tables)):
         texts = f"{EIGHT},{PROBABILITIES},GAUC(weight='spend'),GAUC(weight='pairs')"
-        for by in ("slot", "day"):
+        for by in ("slot", "day", "shop", "click"):
             yield fe.evaluate, (source,), {"measures": texts, "by": [by], **clicks}
         yield fe.evaluate, (source,), {"measures": "GAUC,AUC,NE", "by": ["slot"], **weighted}
         texts = "AUC(se='delong'),AUC(se='clustered'),NE,ECCE"
@@ -409,7 +409,7 @@ _LABELS = (
     "click bool",
     *(f"{kind} {number}" for kind in ("click", "grade") for number in _NUMBERS),
 )
-_OTHERS = ("slot", "item", "covers", "spend", "day")
+_OTHERS = ("slot", "item", "covers", "spend", "day", "shop")
 
 
 def _columns() -> dict[str, Any]:
@@ -442,6 +442,7 @@ def _columns() -> dict[str, Any]:
         "item": np.array([f"d{number}" for number in rng.permutation(rows)]),
         "covers": pa.array([sorted({n % 3, n % 7}) for n in rng.integers(0, 50, rows)]),
         "spend": 0.1 + 0.3 * group,
+        "shop": rng.integers(0, 3, rows).astype(np.int32),
     }
 
 
