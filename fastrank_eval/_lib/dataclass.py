@@ -93,7 +93,9 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
         values = self.__dict__
         values.update(zip(names, args, strict=False))
-        if named or len(args) != positional:
+        if not args and named.keys() == known:
+            values |= named
+        elif named or len(args) != positional:
             made = {name: make() for name, make in factories if name not in named}
             twice = not named.keys().isdisjoint(names[: len(args)])
             values |= {**defaults, **made, **named, **values}

@@ -229,7 +229,7 @@ def _each(function: int, values: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _two_sum(a, b):  # type: ignore[no-untyped-def]
+def two_sum(a, b):  # type: ignore[no-untyped-def]
     """Return the sum of two doubles and its rounding error."""
     total = a + b
     back = total - a
@@ -237,7 +237,7 @@ def _two_sum(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _two_product(a, b):  # type: ignore[no-untyped-def]
+def two_product(a, b):  # type: ignore[no-untyped-def]
     """Return the product of two doubles below 2**996 and its rounding error."""
     product = a * b
     scaled = _SPLITTER * a
@@ -256,11 +256,11 @@ def _logarithm(f, rest, power):  # type: ignore[no-untyped-def]
     f lies in ]-0.3, 0.42[, rest is far below 1.
     """
     # ln(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...) with s = f / (2 + f) and z = s^2 < 0.0295.
-    below, below_rest = _two_sum(2.0, f)
+    below, below_rest = two_sum(2.0, f)
     s = f / below
-    product, product_rest = _two_product(s, below)
+    product, product_rest = two_product(s, below)
     s_rest = (((f - product) - product_rest) + rest - s * (below_rest + rest)) / below
-    z, z_rest = _two_product(s, s)
+    z, z_rest = two_product(s, s)
     z_rest += 2.0 * s * s_rest
     square = z * z
     fourth = square * square
@@ -268,15 +268,15 @@ def _logarithm(f, rest, power):  # type: ignore[no-untyped-def]
     more = (1.0 / 13.0 + z * (1.0 / 15.0)) + square * (1.0 / 17.0 + z * (1.0 / 19.0))
     last = (1.0 / 21.0 + z * (1.0 / 23.0)) + square * (1.0 / 25.0 + z * (1.0 / 27.0))
     series += fourth * (more + fourth * last)
-    first, first_rest = _two_product(z, _THIRD)
+    first, first_rest = two_product(z, _THIRD)
     first_rest += z_rest * _THIRD + z * _THIRD_LOW
-    more, more_rest = _two_sum(first, square * series)
+    more, more_rest = two_sum(first, square * series)
     more_rest += first_rest
-    tail, tail_rest = _two_product(s, more)
+    tail, tail_rest = two_product(s, more)
     tail_rest += s * more_rest + s_rest * more
-    total, error = _two_sum(power * _LN2_SHORT, 2.0 * s)
-    total, error_more = _two_sum(total, 2.0 * tail)
-    return _two_sum(total, (error + error_more) + 2.0 * (s_rest + tail_rest) + power * _LN2_REST)
+    total, error = two_sum(power * _LN2_SHORT, 2.0 * s)
+    total, error_more = two_sum(total, 2.0 * tail)
+    return two_sum(total, (error + error_more) + 2.0 * (s_rest + tail_rest) + power * _LN2_REST)
 
 
 @kernel
@@ -286,7 +286,7 @@ def _exponential(x, rest, scale):  # type: ignore[no-untyped-def]
     x lies between -746 and 710, scale between -1076 and 1024.
     """
     power = np.rint(x * _LOG2E_HIGH)
-    r, r_rest = _two_sum(x - power * _LN2_SHORT, rest - power * _LN2_REST)
+    r, r_rest = two_sum(x - power * _LN2_SHORT, rest - power * _LN2_REST)
     # exp(r) - 1 by three squarings of 1 + exp(r / 8) - 1.
     r *= 0.125
     r_rest *= 0.125
@@ -294,24 +294,24 @@ def _exponential(x, rest, scale):  # type: ignore[no-untyped-def]
     series = (1.0 / 4.0 + r * (1.0 / 20.0)) + second * (1.0 / 120.0 + r * (1.0 / 840.0))
     last = (1.0 / 6720.0 + r * (1.0 / 60480.0)) + second * (1.0 / 604800.0 + r * (1.0 / 6652800.0))
     series += second * second * last
-    square, square_rest = _two_product(r, r)
+    square, square_rest = two_product(r, r)
     square_rest += 2.0 * r * r_rest
     # 1/2 + r/6 + r^2/24 + ..., times r^2.
-    sixth, sixth_rest = _two_product(r, _SIXTH)
+    sixth, sixth_rest = two_product(r, _SIXTH)
     sixth_rest += r_rest * _SIXTH + r * _SIXTH_LOW
-    more, more_rest = _two_sum(0.5, sixth)
+    more, more_rest = two_sum(0.5, sixth)
     more_rest += sixth_rest + r * sixth * series
-    product, product_rest = _two_product(square, more)
+    product, product_rest = two_product(square, more)
     product_rest += square * more_rest + square_rest * more
-    e, e_rest = _two_sum(r, product)
+    e, e_rest = two_sum(r, product)
     # After this sum e_rest is so small that its square can be dropped.
-    e, e_rest = _two_sum(e, e_rest + r_rest + product_rest)
+    e, e_rest = two_sum(e, e_rest + r_rest + product_rest)
     for _ in range(3):
-        square, square_rest = _two_product(e, e)
+        square, square_rest = two_product(e, e)
         square_rest += 2.0 * e * e_rest
-        e, error = _two_sum(2.0 * e, square)
+        e, error = two_sum(2.0 * e, square)
         e_rest = 2.0 * e_rest + square_rest + error
-    total, error = _two_sum(1.0, e)
+    total, error = two_sum(1.0, e)
     total += error + e_rest
     # Scale in two steps, because 2**1024 and 2**-1075 are no doubles.
     up = int(power) + scale
@@ -339,14 +339,14 @@ def elementary(function, x):  # type: ignore[no-untyped-def]
         power = np.rint(x)
         if x == power:
             return math.ldexp(1.0, int(power))
-        product, rest = _two_product(x - power, _LN2_HIGH)
+        product, rest = two_product(x - power, _LN2_HIGH)
         return _exponential(product, rest + (x - power) * _LN2_LOW, int(power))
     rest = 0.0
     near = function == LOG1P and abs(x) < 0.25
     if near and abs(x) < 2.0**-54:
         return x
     if function == LOG1P and not near and x < np.inf:
-        x, rest = _two_sum(1.0, x)
+        x, rest = two_sum(1.0, x)
     if not near and (x <= 0.0 or x == np.inf):
         return x if x > 0.0 else -np.inf if x == 0.0 else np.nan
     power = 0
@@ -359,7 +359,7 @@ def elementary(function, x):  # type: ignore[no-untyped-def]
         rest = math.ldexp(rest, -power)
     high, low = _logarithm(x, rest, power)
     if function == LOG2:
-        product, product_rest = _two_product(high, _LOG2E_HIGH)
+        product, product_rest = two_product(high, _LOG2E_HIGH)
         return product + (product_rest + high * _LOG2E_LOW + low * _LOG2E_HIGH)
     return high + low
 
@@ -385,5 +385,5 @@ def _powers(base, out):  # type: ignore[no-untyped-def]
     low = 0.0
     for i in range(out.shape[0]):
         out[i] = high
-        product, rest = _two_product(high, base)
-        high, low = _two_sum(product, rest + low * base)
+        product, rest = two_product(high, base)
+        high, low = two_sum(product, rest + low * base)

@@ -64,10 +64,8 @@ from fastrank_eval.stats.means import (
     MeanState,
     PairedState,
     cluster_differences,
-    error_of_difference,
-    error_of_sums,
-    rounding_of_difference,
 )
+from fastrank_eval.stats.moments import Differences
 
 
 def join_groups(
@@ -252,6 +250,9 @@ class ErrorOfDifference:
         Standard error of RelaImpr; NaN where unknown, or where the measure has no RelaImpr.
     rounding : float
         What rounding adds to the influences of groups; see `zero_if_rounding`.
+    mean, deviation : float
+        Unweighted mean and sample standard deviation of the differences in groups (or clusters)
+        that both models use. NaN if there are too few.
     """
 
     se: float = math.nan
@@ -261,6 +262,8 @@ class ErrorOfDifference:
     warning: str | None = None
     rela_impr_se: float = math.nan
     rounding: float = 0.0
+    mean: float = math.nan
+    deviation: float = math.nan
 
 
 #: For measures whose difference has no known error.
@@ -293,36 +296,35 @@ def group_error(
     """
     weighted = measure.weight != "uniform"
     is_sum = measure.aggregate == "sum"
-    base_moments = base.moments(m, weighted, slice_index, is_sum=is_sum)
-    other_moments = other.moments(m, weighted, slice_index, is_sum=is_sum)
-    cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
-    clusters = paired.clusters(m, slice_index)
+    sides = [state.model_sums(m, weighted, [slice_index], is_sum=is_sum) for state in (base, other)]
+    (mine,), (theirs,) = (side.moments(is_sum=is_sum) for side in sides)
+    pairs, clusters = paired.pairs(m, slice_index), paired.clusters(m, slice_index)
     units = (clusters or pairs).groups
     # A value that rests on one group has no influences.
-    fewest = min(base_moments.groups, other_moments.groups)
+    fewest = min(mine.groups, theirs.groups)
     groups = units if fewest > 1 else fewest
-    if is_sum:
-        se = error_of_sums(base_moments, other_moments, cross, units)
-        rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
-        se = zero_if_rounding(se, rounding, units)
-        return ErrorOfDifference(se, ErrorGroups(groups), pairs, clusters, rounding=rounding)
 
-    def error_by(slopes: tuple[float, float]) -> tuple[float, float]:
-        se = error_of_difference(base_moments, other_moments, cross, units, slopes)
-        rounding = rounding_of_difference(base_moments, other_moments, slopes)
-        return zero_if_rounding(se, rounding, units), rounding
+    def differences(slopes: tuple[float, float] | None) -> tuple[float, float, Differences]:
+        found = paired.differences(m, sides[0], sides[1], slopes)
+        slope_a, slope_b = slopes or (1.0, 1.0)
+        rounding = slope_a * mine.rounding + slope_b * theirs.rounding
+        return zero_if_rounding(found.se, rounding, units), rounding, found
 
-    means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
-    is_geometric = measure.aggregate == "geometric mean" and not any(map(math.isnan, means))
-    se, rounding = error_by((exp(means[0]), exp(means[1])) if is_geometric else (1.0, 1.0))
-    behind = paired.behind(m, base_moments, other_moments, slice_index)
-    rela_impr_se = math.nan
-    if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
-        rela_impr_se, _ = error_by(slopes_of_rela_impr(means[1], means[0]))
-    behind = behind._replace(groups=groups)
-    return ErrorOfDifference(
-        se, behind, pairs, clusters, rela_impr_se=rela_impr_se, rounding=rounding
+    is_geometric = measure.aggregate == "geometric mean" and not (
+        math.isnan(mine.value) or math.isnan(theirs.value)
     )
+    slopes = (exp(mine.value), exp(theirs.value)) if is_geometric else (1.0, 1.0)
+    se, rounding, found = differences(None if is_sum else slopes)
+    behind, rela_impr_se = ErrorGroups(groups), math.nan
+    if not is_sum:
+        by_weight = min(mine.by_weight, theirs.by_weight)
+        behind = ErrorGroups(groups, by_weight, found.influence, difference=True)
+        if has_chance(measure) and not math.isnan(rela_impr(theirs.value, mine.value)):
+            rela_impr_se, _, _ = differences(slopes_of_rela_impr(theirs.value, mine.value))
+    return ErrorOfDifference(
+        se, behind, pairs, clusters, rela_impr_se=rela_impr_se, rounding=rounding, mean=found.mean,
+        deviation=found.deviation,
+    )  # fmt: skip
 
 
 def records_error(records: GroupRecords, base: int, model: int, m: int) -> ErrorOfDifference:
@@ -447,8 +449,7 @@ def compare_measure(
     if clusters is not None:
         wins, losses = _wins_and_losses(clusters, measure)
         row = replace(row, cluster_wins=wins, cluster_ties=clusters.ties, cluster_losses=losses)
-    units = clusters or pairs
-    varies = units.deviation > 2.0**-50 * abs(units.mean) and error.se != 0
+    varies = error.deviation > 2.0**-50 * abs(error.mean) and error.se != 0
     wins, losses = _wins_and_losses(pairs, measure)
     return replace(
         row,
@@ -457,7 +458,7 @@ def compare_measure(
         losses=losses,
         only_base=pairs.only_base,
         only_candidate=pairs.only_other,
-        effect_size=units.mean / units.deviation if varies else math.nan,
+        effect_size=error.mean / error.deviation if varies else math.nan,
     )
 
 

@@ -811,7 +811,7 @@ class ClassTotals:
             self._name,
             average,
             str(measure),
-            state.mean(0, weights is not None),
+            state.moments(0, weights is not None).value,
             len(computed),
             state.groups_used(0),
             state.dropped(0),

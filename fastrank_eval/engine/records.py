@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cached_property, partial
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.state_arrays import SavedGroups
-from fastrank_eval.engine.totals import Sums, Totals, loses_error
+from fastrank_eval.engine.totals import SliceTotals, Sums, Totals, loses_error
 from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
 from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
@@ -42,7 +43,6 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.slicing.spec import short_texts
 from fastrank_eval.stats.intervals import (
     ErrorGroups,
-    Moments,
     Uncertainty,
     exponential_interval,
     t_interval,
@@ -400,18 +400,72 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     by_slice = any(isinstance(m, MulticalibrationError) for m in plan.measures)
     values: list[MeasureValue] = []
     texts = value_labels(plan) if by_slice else {}
-    for by, label, index, sums, pooled_states in totals.each_slice():
-        counts = sums.groups(index), sums.rows(index), sums.positives(index)
-        for model, name in enumerate(plan.roles.scores):
-            states, coordinates = (
-                pooled_states.models[model],
-                {"score": name, "slice": label, "by": by},
-            )
-            values += (
-                _value(plan, sums, index, counts, states, model, m, measure, coordinates, texts)
-                for m, measure in enumerate(plan.measures)
-            )
+    for _, slices in groupby(totals.each_slice(), lambda each: each.by):
+        values += _of_slices(plan, list(slices), texts)
     return values
+
+
+def _of_slices(
+    plan: Plan, slices: Sequence[SliceTotals], texts: ValueLabels
+) -> Iterator[MeasureValue]:
+    """Compute the values of all slices of a slicing, or of all rows."""
+    sums, indices = slices[0].sums, [each.slice_index for each in slices]
+    over_groups = {
+        (model, m): _over_groups(plan, sums, indices, model, m, slices[0].by is None)
+        for model in range(len(plan.roles.scores))
+        for m, measure in enumerate(plan.measures)
+        if not isinstance(measure, PooledMeasure)
+    }
+    names = [(str(measure), measure.alias or "") for measure in plan.measures]
+    for by, label, index, _, pooled_states in slices:
+        groups, rows, positives = sums.groups(index), sums.rows(index), sums.positives(index)
+        for model, score in enumerate(plan.roles.scores):
+            for m, measure in enumerate(plan.measures):
+                if isinstance(measure, PooledMeasure):
+                    states, counts = pooled_states.models[model], (groups, rows, positives)
+                    found = _of_rows(plan, sums, index, counts, measure, states, texts)
+                else:
+                    found = next(over_groups[model, m])
+                error, details = found.error, found.details
+                if sums.uses_buckets and loses_error(measure) and not math.isnan(found.value):
+                    error = Uncertainty(warning=MERGED)
+                    of_error = (SE_OF_ROWS, SE_OF_CLUSTERS, CLUSTERS)
+                    details = {name: n for name, n in details.items() if name not in of_error}
+                yield MeasureValue(
+                    score=score,
+                    slice=label,
+                    measure=names[m][0],
+                    value=found.value,
+                    groups=groups,
+                    groups_used=found.used,
+                    dropped=found.dropped,
+                    rows_share=found.rows / rows if rows else math.nan,
+                    positives_share=found.positives / positives if positives else math.nan,
+                    aggregate="pooled" if measure.pooled else measure.aggregate,
+                    details=dict(details),
+                    se=error.se,
+                    ci_low=error.low,
+                    ci_high=error.high,
+                    effective_groups=error.effective_groups,
+                    warning=error.warning,
+                    by=by,
+                    weight=found.weight,
+                    name=names[m][1],
+                    label="",
+                )
+
+
+class _Found(NamedTuple):
+    """Fields of a `MeasureValue`; groups and rows are those in the value."""
+
+    value: float
+    error: Uncertainty
+    used: int
+    rows: int
+    positives: int
+    dropped: dict[str, int]
+    details: Mapping[str, float]
+    weight: float = math.nan
 
 
 def slices_left_out(plan: Plan, totals: Totals) -> int:
@@ -455,103 +509,67 @@ def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, 
     return {LARGEST: largest.plain(schema)}
 
 
-def _value(
+def _of_rows(
     plan: Plan,
     sums: Sums,
     slice_index: int,
     counts: tuple[int, int, int],
+    measure: PooledMeasure,
     states: Mapping[Hashable, PooledState],
-    model: int,
-    m: int,
-    measure: Measure,
-    coordinates: Mapping[str, Any],
     texts: ValueLabels,
-) -> MeasureValue:
-    groups, all_rows, all_positives = counts
-    details: Mapping[str, float] = {}
-    weight = math.nan
-    counts_clusters = plan.roles.nested and not sums.uses_buckets
-    if isinstance(measure, PooledMeasure):
-        state = measure.state_in(states)
-        pooled = measure.pooled_value(state, choose_map(plan.threads, all_rows))
-        if not isinstance(pooled, PooledValue) or (math.isnan(pooled.value) and not pooled.reason):
-            raise MeasureError(
-                f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
-            )
-        value, details = pooled.value, pooled.details
-        if isinstance(measure, MulticalibrationError):
-            details = {**worst_slice(measure, state, texts), **details}
-        if plan.grouped or not measure.uses_groups:
-            error = _pooled_error(pooled, plan.confidence, sums, slice_index)
-        else:
-            error = Uncertainty(warning="no_groups")
-        used, rows, positives, dropped = (*counts, {})
-        if counts_clusters and pooled.clusters and not math.isnan(value):
-            details = {CLUSTERS: pooled.clusters, **details}
-        if pooled.reason and rows:
-            policy = plan.policy(measure, pooled.reason)
-            if policy == "error":
-                raise _undefined_error(measure, pooled.reason)
-            if policy == "skip":
-                used, rows, positives = 0, 0, 0
-                dropped = {pooled.reason: max(groups, 1)}
-            else:
-                value, error = policy, Uncertainty(warning="pooled")
+) -> _Found:
+    """Compute a measure of all rows of a slice."""
+    groups, rows, _ = counts
+    state = measure.state_in(states)
+    pooled = measure.pooled_value(state, choose_map(plan.threads, rows))
+    if not isinstance(pooled, PooledValue) or (math.isnan(pooled.value) and not pooled.reason):
+        raise MeasureError(
+            f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
+        )
+    value, details = pooled.value, pooled.details
+    if isinstance(measure, MulticalibrationError):
+        details = {**worst_slice(measure, state, texts), **details}
+    if plan.grouped or not measure.uses_groups:
+        error = _pooled_error(pooled, plan.confidence, sums, slice_index)
     else:
-        means = sums.means[model]
-        is_sum = measure.aggregate == "sum"
-        moments = means.moments(m, measure.weight != "uniform", slice_index, is_sum=is_sum)
-        value, error = _over_groups(moments, measure, plan.confidence)
-        used, rows = means.groups_used(m, slice_index), means.rows(m, slice_index)
-        positives = means.positives(m, slice_index)
-        dropped = means.dropped(m, slice_index)
-        weight = moments.weight
-        if coordinates["by"] is None and sums.negatives() and measure.ignores_negative():
-            details = {"rows of negative grade": sums.negatives()}
-        if counts_clusters:
-            details = {CLUSTERS: means.clusters_used(m, slice_index), **details}
-    if sums.uses_buckets and loses_error(measure) and not math.isnan(value):
-        error = Uncertainty(warning=MERGED)
-        of_error = (SE_OF_ROWS, SE_OF_CLUSTERS, CLUSTERS)
-        details = {name: number for name, number in details.items() if name not in of_error}
-    return MeasureValue(
-        **coordinates,
-        measure=str(measure),
-        name=measure.alias or "",
-        value=value,
-        groups=groups,
-        groups_used=used,
-        dropped=dropped,
-        rows_share=_share(rows, all_rows),
-        positives_share=_share(positives, all_positives),
-        aggregate="pooled" if measure.pooled else measure.aggregate,
-        details=dict(details),
-        se=error.se,
-        ci_low=error.low,
-        ci_high=error.high,
-        effective_groups=error.effective_groups,
-        warning=error.warning,
-        weight=weight,
-    )
+        error = Uncertainty(warning="no_groups")
+    if pooled.clusters and plan.roles.nested and not sums.uses_buckets and not math.isnan(value):
+        details = {CLUSTERS: pooled.clusters, **details}
+    if pooled.reason and rows:
+        policy = plan.policy(measure, pooled.reason)
+        if policy == "error":
+            raise _undefined_error(measure, pooled.reason)
+        if policy == "skip":
+            return _Found(value, error, 0, 0, 0, {pooled.reason: max(groups, 1)}, details)
+        value, error = policy, Uncertainty(warning="pooled")
+    return _Found(value, error, *counts, {}, details)
 
 
 def _over_groups(
-    moments: Moments, measure: Measure, confidence: float
-) -> tuple[float, Uncertainty]:
-    if measure.aggregate == "sum":
-        total = moments.total
-        if total == float("inf"):
+    plan: Plan, sums: Sums, indices: Sequence[int], model: int, m: int, is_overall: bool
+) -> Iterator[_Found]:
+    """Compute a mean or a sum over the groups of each slice."""
+    means, measure = sums.means[model], plan.measures[m]
+    is_sum, weighted = measure.aggregate == "sum", measure.weight != "uniform"
+    has_clusters = plan.roles.nested and not sums.uses_buckets
+    details: dict[str, float] = {}
+    if is_overall and sums.negatives() and measure.ignores_negative():
+        details = {"rows of negative grade": sums.negatives()}
+    all_moments = means.model_sums(m, weighted, indices, is_sum=is_sum).moments(
+        is_sum=is_sum, confidence=plan.confidence
+    )
+    for index, each in zip(indices, all_moments, strict=True):
+        value, error = each.value, each.uncertainty
+        if is_sum and value == math.inf:
             raise MeasureError(
                 f"{measure.display_name}: weights are so large that a sum exceeds the largest "
                 "double; "
                 "scale them down."
             )
-        return total, t_interval(total, moments.error_of_sum(), moments.behind_sum(), confidence)
-    mean = moments.mean
-    error = t_interval(mean, moments.error_of_mean(), moments.behind(), confidence)
-    if measure.aggregate != "geometric mean":
-        return mean, error
-    return exp(mean), exponential_interval(error, mean)
+        if measure.aggregate == "geometric mean":
+            value, error = exp(value), exponential_interval(error, value)
+        counted = {CLUSTERS: each.groups, **details} if has_clusters else details
+        yield _Found(value, error, *each.coverage, means.dropped(m, index), counted, each.weight)
 
 
 def _pooled_error(
@@ -566,10 +584,6 @@ def _pooled_error(
         by_shares = sums.effective_groups(slice_index)
     behind = ErrorGroups(pooled.clusters, by_shares, pooled.effective_groups)
     return t_interval(pooled.value, pooled.se, behind, confidence)
-
-
-def _share(number: int, total: int) -> float:
-    return number / total if total else float("nan")
 
 
 def _undefined_error(measure: Measure, reason: str) -> Exception:

@@ -375,11 +375,7 @@ class ExactSums:
 
     def total(self, term: int, row: int = 0) -> float:
         """Return a sum, rounded once; inf above the largest double."""
-        return self.rounded(term, self.units(term, row))
-
-    def rounded(self, term: int, units: int) -> float:
-        """Convert a sum in the unit of its term to a number, as `total` does."""
-        return quotient(units, 1 << self._units[term])
+        return quotient(self.units(term, row), 1 << self._units[term])
 
     def to_arrays(self, name: str, slices: int) -> Arrays:
         """Write the sums as arrays.

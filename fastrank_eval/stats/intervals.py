@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
-from fastrank_eval._lib.dataclass import dataclass
+import numpy as np
+
 from fastrank_eval._lib.elementary import (
     EXP,
     LOG,
@@ -22,7 +23,6 @@ from fastrank_eval._lib.elementary import (
     inverse_normal,
 )
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import quotient
 
 #: Results warn below this effective number of groups.
 FEW_GROUPS = 40
@@ -37,149 +37,6 @@ GROUP_ROUNDINGS = 64
 _LEAST_SHARE = 2.0**-40
 #: Gamma(a + 1/2) / (sqrt(a) Gamma(a)) in powers of 1 / a, the highest first.
 _GAMMA_STEP = (869 / 4194304, -399 / 262144, -21 / 32768, 5 / 1024, 1 / 128, -1 / 8, 1.0)
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Exact sums over groups of weights w and weighted values p = w A.
-
-    Parameters
-    ----------
-    groups : int
-        Number of groups.
-    values, weights : int
-        Sums of p and of w, in the same unit.
-    squares : int
-        Sum of p squared, in the square of that unit.
-    products, squared_weights : int or None
-        Sums of p w and of w squared; None where every weight is 1.
-    unit : int
-        The unit is 2**-unit.
-    fourth : tuple of float
-        Sums of p^4, p^3 w, p^2 w^2, p w^3 and w^4, each term rounded.
-    """
-
-    groups: int
-    values: int
-    weights: int
-    squares: int
-    products: int | None
-    squared_weights: int | None
-    unit: int
-    fourth: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """``sum of p / sum of w``, rounded once; NaN without a weight."""
-        return self.values / self.weights if self.weights else math.nan
-
-    @property
-    def total(self) -> float:
-        """The sum of p; NaN without a group, inf on overflow."""
-        return quotient(self.values, 1 << self.unit) if self.groups else math.nan
-
-    @property
-    def weight(self) -> float:
-        """The sum of w; inf on overflow."""
-        return quotient(self.weights, 1 << self.unit)
-
-    def behind(self) -> ErrorGroups:
-        """Return the groups behind the variance of ``sum of p / sum of w``."""
-        if not self.weights:
-            return ErrorGroups(self.groups)
-        short = self._short
-        squares = quotient(short.deviations, short.weights**2 << (2 * short.unit))
-        influence = effective_groups_of_difference(squares, self.fourth, self.mean)
-        return ErrorGroups(self.groups, self.effective_groups_by_weight(), influence)
-
-    def behind_sum(self) -> ErrorGroups:
-        """Return the groups behind the variance of ``sum of p``."""
-        if self.products is not None or not self.groups:
-            return ErrorGroups(self.groups)
-        return self.behind()
-
-    def effective_groups_by_weight(self) -> float:
-        """Return ``(sum of w^2)^2 / sum of w^4``: the number of groups if w is 1."""
-        if self.squared_weights is None:
-            return float(self.groups)
-        return effective_groups(
-            quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4]
-        )
-
-    def error_of_mean(self) -> float:
-        """Compute the standard error of ``sum of p / sum of w``.
-
-        NaN below two groups.
-
-        ``sqrt(U / (U - 1) * sum of w^2 (A - mean)^2) / sum of w`` of U groups: the variance of a
-        ratio of sums over independent clusters, linearised.
-
-        References
-        ----------
-        Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
-        """
-        if self.groups < 2 or not self.weights:
-            return math.nan
-        short = self._short
-        deviations = short.deviations * self.groups
-        se = root_of_quotient(deviations, (self.groups - 1) * short.weights**4)
-        return zero_if_rounding(se, self.rounding_of_mean(), self.groups)
-
-    def rounding_of_mean(self) -> float:
-        """Bound the roundings of influences on the mean; see `zero_if_rounding`.
-
-        The weighted values p are rounded, and through them the mean, which every weight multiplies:
-        ``sum of abs(p) <= sqrt(groups * sum of p^2)``.
-        """
-        short = self._short
-        squared = short.groups if short.squared_weights is None else short.squared_weights
-        weights = short.groups if short.squared_weights is None else short.weights
-        spread = root_of_quotient(short.groups * squared, weights**2)
-        size = root_of_quotient(short.squares, short.weights**2)
-        return GROUP_ROUNDINGS * ULP_HALF * size * (1.0 + spread)
-
-    def rounding_of_sum(self) -> float:
-        """Bound the roundings of influences on the sum."""
-        size = root_of_quotient(self.squares, 1 << (2 * self.unit))
-        return 2.0 * GROUP_ROUNDINGS * ULP_HALF * size
-
-    @cached_property
-    def _short(self) -> Moments:
-        """The sums in their largest unit: 200 bits instead of 1000."""
-        squares = self.squares | (self.products or 0) | (self.squared_weights or 0)
-        sums = self.values | self.weights
-        bits = min(_trailing_zeros(sums), _trailing_zeros(squares) // 2, self.unit)
-        return Moments(
-            self.groups,
-            self.values >> bits,
-            self.weights >> bits,
-            self.squares >> 2 * bits,
-            None if self.products is None else self.products >> 2 * bits,
-            None if self.squared_weights is None else self.squared_weights >> 2 * bits,
-            self.unit - bits,
-            self.fourth,
-        )
-
-    @cached_property
-    def deviations(self) -> int:
-        """Compute ``(sum of w)^2 * sum of (p - mean w)^2``, in unit^4."""
-        p, w = self.values, self.weights
-        if self.products is None or self.squared_weights is None:
-            # All weights are 1: w is the number of groups, in the unit of p.
-            return (self.groups * self.squares - p * p) * (w * w // self.groups)
-        return self.squares * w * w - 2 * p * w * self.products + p * p * self.squared_weights
-
-    def error_of_sum(self) -> float:
-        """Compute the standard error of ``sum of p`` over fixed groups.
-
-        ``sqrt(U / (U - 1) * sum of (p - mean of p)^2)`` of U groups; NaN below two groups.
-        """
-        if self.groups < 2:
-            return math.nan
-        # Sums over nested clusters are rounded, those of values are not.
-        deviations = max(self.groups * self.squares - self.values**2, 0)
-        se = root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
-        return zero_if_rounding(se, self.rounding_of_sum(), self.groups)
 
 
 class ErrorGroups(NamedTuple):
@@ -221,29 +78,42 @@ class ErrorGroups(NamedTuple):
     @property
     def degrees(self) -> float:
         """Degrees of freedom of the variance, from 1 to ``groups - 1``."""
-        by_influence = self._satterthwaite(self.influence)
-        if self.difference and not math.isnan(self.influence):
-            return by_influence
-        return min(self._satterthwaite(self.weights), by_influence)
+        return float(_degrees(*self))
 
     @property
     def effective_groups(self) -> float:
         """Groups of equal weight with an equally certain variance."""
-        if not self.groups:
-            return 0.0
-        by_weight = float(self.groups) if math.isnan(self.weights) else self.weights
-        return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
-
-    def _satterthwaite(self, effective_groups: float) -> float:
-        """Compute degrees of freedom from kurtosis, ``groups / effective groups``."""
-        most = max(self.groups - 1.0, 1.0)
-        # Numbers just below the groups have the same reciprocal.
-        if not effective_groups > 0 or 1.0 / effective_groups <= 1.0 / max(self.groups, 1):
-            return most
-        return min(max(2.0 / (1.0 / effective_groups - 1.0 / self.groups), 1.0), most)
+        return float(_effective(*self[:3]))
 
 
-def zero_if_rounding(se: float, rounding: float, groups: int) -> float:
+@kernel
+def _degrees(groups, weights, influence, difference):  # type: ignore[no-untyped-def]
+    by_influence = _satterthwaite(influence, groups)
+    if difference and influence == influence:
+        return by_influence
+    return min(_satterthwaite(weights, groups), by_influence)
+
+
+@kernel
+def _effective(groups, weights, influence):  # type: ignore[no-untyped-def]
+    if groups == 0:
+        return 0.0
+    by_weight = weights if weights == weights else float(groups)
+    return min(float(groups), by_weight, 1.0 + _satterthwaite(influence, groups))
+
+
+@kernel
+def _satterthwaite(effective_groups, groups):  # type: ignore[no-untyped-def]
+    """Compute degrees of freedom from kurtosis, ``groups / effective groups``."""
+    most = max(groups - 1.0, 1.0)
+    # Numbers just below the groups have the same reciprocal.
+    if not effective_groups > 0 or 1.0 / effective_groups <= 1.0 / max(groups, 1):
+        return most
+    return min(max(2.0 / (1.0 / effective_groups - 1.0 / groups), 1.0), most)
+
+
+@kernel
+def zero_if_rounding(se, rounding, groups):  # type: ignore[no-untyped-def]
     """Return a standard error, or 0 where rounding alone may have made it.
 
     Every standard error is decided here. Its square is ``U / (U - 1) * sum of u^2`` over U groups.
@@ -280,11 +150,8 @@ def is_rounding(difference: float, values: Sequence[float], rounding: float, gro
     return abs(difference) <= max(rounding * math.sqrt(groups), of_values)
 
 
-def _trailing_zeros(number: int) -> int:
-    return (number & -number).bit_length() - 1 if number else 1 << 20
-
-
-def effective_groups(squares: float, fourth: float) -> float:
+@kernel
+def effective_groups(squares, fourth):  # type: ignore[no-untyped-def]
     """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN if undefined.
 
     Parameters
@@ -295,37 +162,32 @@ def effective_groups(squares: float, fourth: float) -> float:
     if not (squares > 0 and fourth > 0):
         return math.nan
     # With exponents apart, so that the square does not overflow.
-    (above, p), (below, q) = math.frexp(squares), math.frexp(fourth)
+    above, p = math.frexp(squares)
+    below, q = math.frexp(fourth)
     shift = 2 * p - q
     return max(math.ldexp(above * above / below, shift), 1.0) if abs(shift) < 1000 else math.nan
 
 
-def effective_groups_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
-    """Compute `effective_groups` of ``u = x - slope y``.
+@kernel
+def effective_groups_of_sums(squares, total, size):  # type: ignore[no-untyped-def]
+    """Compute `effective_groups`; NaN if rounding dominates.
 
     Parameters
     ----------
     squares : float
-        The sum of u^2.
-    fourth : sequence of float
-        Sums of x^4, x^3 y, x^2 y^2, x y^3 and y^4.
-    slope : float
+        The sum of x^2.
+    total, size : float
+        The sum of x^4 as a sum of terms, and that of their magnitudes.
     """
-    terms, factor = [], 1.0
-    for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
-        terms.append(binomial * factor * power)
-        factor *= slope
-    return effective_groups_of_terms(squares, terms)
+    return math.nan if total <= _LEAST_SHARE * size else effective_groups(squares, total)
 
 
 def effective_groups_of_terms(squares: float, fourth: Sequence[float]) -> float:
     """Compute `effective_groups` by terms of a sum; NaN if rounding dominates."""
     if not all(map(math.isfinite, fourth)):
         return math.nan
-    total = math.fsum(fourth)
-    if total <= _LEAST_SHARE * math.fsum(map(abs, fourth)):
-        return math.nan
-    return effective_groups(squares, total)
+    size = math.fsum(map(abs, fourth))
+    return float(effective_groups_of_sums(squares, math.fsum(fourth), size))
 
 
 class Uncertainty(NamedTuple):
@@ -365,17 +227,34 @@ def t_interval(value: float, se: float, behind: ErrorGroups, confidence: float) 
     confidence : float
         In ]0, 1[.
     """
-    effective_groups = behind.effective_groups
-    if behind.groups < 2:
-        warning = "one_group" if behind.groups else None
-        return Uncertainty(effective_groups=effective_groups, warning=warning)
-    if math.isnan(se):
-        return Uncertainty(effective_groups=effective_groups)
-    if not se:
-        return Uncertainty(effective_groups=effective_groups, warning="no_variance")
-    half_width = t_quantile(confidence, behind.degrees) * se
-    warning = "few_groups" if effective_groups < FEW_GROUPS else None
-    return Uncertainty(se, value - half_width, value + half_width, effective_groups, warning)
+    normal, last = normal_quantile(confidence), np.full(2, math.nan)
+    se, low, high, effective, warning = interval(value, se, *behind, confidence, normal, last)
+    return Uncertainty(se, low, high, effective, WARNINGS[warning])
+
+
+#: Those of `interval`.
+WARNINGS = (None, "one_group", "no_variance", "few_groups")
+
+
+@kernel
+def interval(  # type: ignore[no-untyped-def]
+    value, se, groups, weights, influence, difference, confidence, normal, last
+):
+    """Compute what `t_interval` does.
+
+    The warning is an index of `WARNINGS`. The normal quantile is given; the last degrees of freedom
+    and their quantile are kept.
+    """
+    effective = _effective(groups, weights, influence)
+    if groups < 2 or not se > 0:
+        warning = (1 if groups == 1 else 0) if groups < 2 else (2 if se == 0 else 0)
+        return math.nan, math.nan, math.nan, effective, warning
+    degrees = _degrees(groups, weights, influence, difference)
+    if degrees != last[0]:
+        last[0] = degrees
+        last[1] = _quantile(confidence, normal, degrees)
+    width = last[1] * se
+    return se, value - width, value + width, effective, 3 if effective < FEW_GROUPS else 0
 
 
 def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
@@ -414,18 +293,7 @@ def t_quantile(confidence: float, degrees: float) -> float:
     ----------
     Abramowitz & Stegun (1964), 26.7.3 to 26.7.5.
     """
-    x = normal_quantile(confidence)
-    n = float(degrees)
-    if degrees >= _EXPANSION_DEGREES:
-        s = x * x
-        return x * (
-            1
-            + (s + 1) / (4 * n)
-            + ((5 * s + 16) * s + 3) / (96 * n * n)
-            + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
-            + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
-        )
-    return float(_solve(confidence, x, n))
+    return float(_quantile(confidence, normal_quantile(confidence), float(degrees)))
 
 
 def t_tail(t: float, degrees: float) -> float:
@@ -461,6 +329,21 @@ def t_tail(t: float, degrees: float) -> float:
 def normal_tail(z: float) -> float:
     """Compute the two-sided p-value of a z statistic: P(abs(Z) >= abs(z))."""
     return erfc(abs(z) / math.sqrt(2))
+
+
+@kernel
+def _quantile(confidence, x, n):  # type: ignore[no-untyped-def]
+    """Compute `t_quantile`; x is the quantile of a normal variable."""
+    if n < _EXPANSION_DEGREES:
+        return _solve(confidence, x, n)
+    s = x * x
+    return x * (
+        1
+        + (s + 1) / (4 * n)
+        + ((5 * s + 16) * s + 3) / (96 * n * n)
+        + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
+        + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
+    )
 
 
 @kernel

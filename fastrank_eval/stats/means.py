@@ -24,13 +24,11 @@ from fastrank_eval.stats.exact import (
     NO_COUNTS,
     NO_SLICES,
     ONE_SLICE,
-    UNIT,
     ExactSums,
     GroupSlices,
     SliceCounts,
-    quotient,
 )
-from fastrank_eval.stats.intervals import ErrorGroups, Moments, effective_groups, root_of_quotient
+from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
@@ -46,7 +44,14 @@ _NESTED = (
     *((1,), (3, 3), (2, 3), (2, 2, 3, 3), (2, 3, 3, 3), (3, 3, 3, 3)),
 )
 
-# Terms of p and w of both models: p q, p v, w q and w v, as in `CrossMoments`. Terms of the
+# The terms that `ModelSums` needs, in its order: of groups, then of clusters.
+_OF_UNWEIGHTED = (0, 1, 0, -1, -1, 3, 2, 1, 0, -1)
+_OF_WEIGHTED = _OF_CLUSTERS = (0, 1, 6, 5, 4, 3, 2, 7, 8, 9)
+_OF_UNWEIGHTED_CLUSTERS = (0, 1, 6, 5, -1, 3, 2, 7, 8, 9)
+# Of a sum, where each cluster has the weight 1.
+_OF_SUM = (0, 1, 0, -1, -1, 3, 2, 7, 8, 9)
+
+# Terms of p and w of both models: p q, p v, w q and w v. Terms of the
 # differences d of values and e of weighted values: d, d d, e^4.
 _PAIRED = ((0, 2), (0, 3), (1, 2), (1, 3), (4,), (4, 4), (5, 5, 5, 5))
 
@@ -389,43 +394,26 @@ class MeanState(_GroupState):
                 state.drop(m, reason, groups)
         return state
 
-    def mean(self, m: int, weighted: bool, row: int = 0) -> float:
-        """Return the weighted mean, rounded once; NaN without a group."""
-        numerator = self._sums[m].units(0, row)
-        denominator = self._weight(m, row) if weighted else self.groups_used(m, row) << UNIT
-        return numerator / denominator if denominator else float("nan")
-
-    def _weight(self, m: int, row: int) -> int:
-        """Return the sum of weights, in units of 2**-UNIT."""
-        return 0 if self._sums[m].terms == _UNWEIGHTED else self._sums[m].units(4, row)
-
     def moments(self, m: int, weighted: bool, row: int = 0, *, is_sum: bool = False) -> Moments:
+        """Compute the mean or the sum of a slice, and what its interval needs."""
+        return next(self.model_sums(m, weighted, [row], is_sum=is_sum).moments(is_sum=is_sum))
+
+    def model_sums(
+        self, m: int, weighted: bool, rows: Sequence[int] | np.ndarray, *, is_sum: bool = False
+    ) -> ModelSums:
         """Return the exact sums that standard errors need.
 
         Nested clusters take the place of groups.
         """
-        groups, sums = self.groups_used(m, row), self._sums[m]
-        units = sums.all_units(row)
-        first, second = units[:2]
-        fourth = [sums.rounded(term, units[term]) for term in (3, 2)]
+        sums, which, counts = self._sums[m], np.asarray(rows, np.int64), self._counts[m].table
         if sums.terms == _NESTED:
-            clusters, weight = self.clusters_used(m, row), groups << UNIT
-            fourth += [sums.rounded(term, units[term]) for term in (7, 8, 9)]
-            if is_sum:
-                ones = clusters << UNIT
-                return Moments(clusters, first, ones, second, None, None, UNIT, tuple(fourth))
-            crossed, squares = units[6], units[5]
-            weight = units[4] if weighted else weight
-            return Moments(clusters, first, weight, second, crossed, squares, UNIT, tuple(fourth))
-        if not weighted:
-            scale = 1 << (2 * UNIT)
-            fourth += [quotient(second, scale), quotient(first, 1 << UNIT), float(groups)]
-            return Moments(groups, first, groups << UNIT, second, None, None, UNIT, tuple(fourth))
-        if sums.terms == _UNWEIGHTED:
-            return Moments(groups, 0, 0, 0, 0, 0, UNIT, (0.0,) * 5)
-        fourth += [sums.rounded(term, units[term]) for term in (7, 8, 9)]
-        weight, squares, crossed = units[4:7]
-        return Moments(groups, first, weight, second, crossed, squares, UNIT, tuple(fourth))
+            terms = _OF_SUM if is_sum else _OF_CLUSTERS if weighted else _OF_UNWEIGHTED_CLUSTERS
+            ones = _CLUSTERS if is_sum else _USED
+            return ModelSums(sums, which, terms, counts, _CLUSTERS, ones)
+        if weighted and sums.terms == _UNWEIGHTED:
+            sums = ExactSums(_WEIGHTED)
+        terms = _OF_WEIGHTED if weighted else _OF_UNWEIGHTED
+        return ModelSums(sums, which, terms, counts, _USED, _USED)
 
     def groups_used(self, m: int, row: int = 0) -> int:
         """Return the number of groups used."""
@@ -445,8 +433,8 @@ class MeanState(_GroupState):
 
     def dropped(self, m: int, row: int = 0) -> dict[str, int]:
         """Return the number of dropped groups by reason, in alphabetical order."""
-        dropped = {reason: counts.at(row, 0) for reason, counts in self._dropped[m].items()}
-        return {reason: groups for reason, groups in sorted(dropped.items()) if groups}
+        dropped = sorted(self._dropped[m].items())
+        return {reason: groups for reason, counts in dropped if (groups := counts.at(row, 0))}
 
 
 @dataclass(frozen=True)
@@ -459,9 +447,6 @@ class GroupPairs:
         Groups that both models use, by the other model's value against the base model's.
     only_base, only_other : int
         Groups that one of them uses.
-    mean, deviation : float
-        Unweighted mean and sample standard deviation of the differences in groups that both models
-        use. NaN if there are too few.
     """
 
     higher: int
@@ -469,8 +454,6 @@ class GroupPairs:
     lower: int
     only_base: int
     only_other: int
-    mean: float
-    deviation: float
 
     @property
     def both(self) -> int:
@@ -481,26 +464,6 @@ class GroupPairs:
     def groups(self) -> int:
         """Groups that either model uses."""
         return self.both + self.only_base + self.only_other
-
-
-@dataclass(frozen=True)
-class CrossMoments:
-    """Exact sums of products of two models' terms.
-
-    In the squared unit of `Moments`.
-
-    Parameters
-    ----------
-    values : int
-        Sum of p_a p_b.
-    value_weight, weight_value, weights : int
-        Sums of p_a w_b, w_a p_b and w_a w_b.
-    """
-
-    values: int
-    value_weight: int
-    weight_value: int
-    weights: int
 
 
 class PairedState(_GroupState):
@@ -622,122 +585,38 @@ class PairedState(_GroupState):
         state._read(arrays)
         return state
 
-    def cross(self, m: int, row: int = 0) -> CrossMoments:
-        """Return the sums of products that the error of the difference needs."""
-        return CrossMoments(*(self._sums[m].units(term, row) for term in range(4)))
-
-    def behind(self, m: int, base: Moments, other: Moments, row: int = 0) -> ErrorGroups:
-        """Return the groups behind the variance of the difference.
-
-        The influence of a group is its difference of weighted values. Influences are taken about 0,
-        as if the models did not differ.
+    def differences(
+        self,
+        m: int,
+        base: ModelSums,
+        other: ModelSums,
+        slopes: Sequence[float] | None = (1.0, 1.0),
+    ) -> Differences:
+        """Compute the error of the difference of two models in one slice.
 
         Parameters
         ----------
         m : int
             Index of the measure.
-        base, other : Moments
-            The moments of both models.
-        row : int
-            The slice.
+        base, other : ModelSums
+            The sums of both models.
+        slopes : sequence of float, or None
+            As for `difference_of_models`.
         """
-        by_weight = min(base.effective_groups_by_weight(), other.effective_groups_by_weight())
-        squares = base.squares + other.squares - 2 * self._sums[m].units(0, row)
-        fourth = self._sums[m].total(6, row)
-        influence = effective_groups(quotient(squares, 1 << (2 * UNIT)), fourth)
+        row = int(base.rows[0])
         units = self.clusters(m, row) or self.pairs(m, row)
-        return ErrorGroups(units.groups, by_weight, influence, difference=True)
+        return difference_of_models(base, other, self._sums[m], units.groups, units.both, slopes)
 
     def clusters(self, m: int, row: int = 0) -> GroupPairs | None:
         """Return the counts of nested clusters; None if each group is one."""
         return self._pairs(m, row, 5) if self.nested else None
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
-        """Return the counts of wins, ties and losses over groups.
-
-        The differences of groups are not summed where groups are nested in clusters.
-        """
+        """Return the counts of wins, ties and losses over groups."""
         return self._pairs(m, row, 0)
 
     def _pairs(self, m: int, row: int, first: int) -> GroupPairs:
-        wins, ties, losses, base, other = (self._counts[m].at(row, first + c) for c in range(5))
-        both, sums = wins + ties + losses, self._sums[m]
-        mean = spread = float("nan")
-        if first == 0 and self.nested:
-            return GroupPairs(wins, ties, losses, base, other, mean, spread)
-        total = sums.units(4, row)
-        if both:
-            mean = total / (both << UNIT)
-        if both > 1:
-            deviations = both * sums.units(5, row) - total * total
-            spread = root_of_quotient(deviations, both * (both - 1) << (2 * UNIT))
-        return GroupPairs(wins, ties, losses, base, other, mean, spread)
-
-
-def error_of_difference(
-    base: Moments,
-    other: Moments,
-    cross: CrossMoments,
-    groups: int,
-    slopes: tuple[float, float] = (1.0, 1.0),
-) -> float:
-    """Compute the standard error of the difference of two models' means.
-
-    ``sqrt(U / (U - 1) * sum of (s_b e_b - s_a e_a)^2)`` of U groups that either model uses, with
-    ``e = w (A - mean) / sum of w`` of each: the paired variance of two ratios of sums over
-    independent clusters, linearised.
-
-    Parameters
-    ----------
-    base, other : Moments
-    cross : CrossMoments
-    groups : int
-    slopes : tuple of float
-        Derivatives of the functions of each mean that are subtracted; 1 for the means themselves.
-
-    Returns
-    -------
-    float
-        NaN with fewer than two groups.
-
-    References
-    ----------
-    Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
-    """
-    if groups < 2 or not base.weights or not other.weights:
-        return float("nan")
-    pa, wa, pb, wb = base.values, base.weights, other.values, other.weights
-    crossed = (
-        cross.values * wa * wb
-        - cross.value_weight * wa * pb
-        - cross.weight_value * pa * wb
-        + cross.weights * pa * pb
-    )
-    base_squares, other_squares = base.deviations, other.deviations
-    (sa, unit_a), (sb, unit_b) = (slope.as_integer_ratio() for slope in slopes)
-    # In integers, so that equal terms cancel exactly.
-    slope_a, slope_b = sa * unit_b * wb**2, sb * unit_a * wa**2
-    total = slope_b**2 * other_squares + slope_a**2 * base_squares - 2 * slope_a * slope_b * crossed
-    return root_of_quotient(total * groups, (groups - 1) * (unit_a * unit_b * wa**2 * wb**2) ** 2)
-
-
-def rounding_of_difference(
-    base: Moments, other: Moments, slopes: tuple[float, float] = (1.0, 1.0)
-) -> float:
-    """Bound the roundings of influences; see `zero_if_rounding`."""
-    if not base.weights or not other.weights:
-        return 0.0
-    return slopes[0] * base.rounding_of_mean() + slopes[1] * other.rounding_of_mean()
-
-
-def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
-    """Compute the standard error of a difference of sums over fixed groups."""
-    if groups < 2:
-        return float("nan")
-    squares = base.squares + other.squares - 2 * cross.values
-    difference = other.values - base.values
-    deviations = max(groups * squares - difference**2, 0)
-    return root_of_quotient(deviations, (groups - 1) << (2 * base.unit))
+        return GroupPairs(*(self._counts[m].at(row, first + column) for column in range(5)))
 
 
 def weighted_terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -117,7 +117,7 @@ def test_difference_of_means__of_values_as_near_as_doubles_are__is_never_lost(
 ) -> None:
     from fractions import Fraction
 
-    from fastrank_eval.stats.means import MeanState, PairedState, error_of_difference
+    from fastrank_eval.stats.means import MeanState, PairedState
 
     a = np.array(values)
     b = a * (1 + eps * np.arange(len(a)))
@@ -129,8 +129,8 @@ def test_difference_of_means__of_values_as_near_as_doubles_are__is_never_lost(
         states.append(state)
     paired = PairedState(1)
     paired.add(0, a, b, w, w)
-    mine, theirs = (state.moments(0, weighted) for state in states)
-    found = error_of_difference(mine, theirs, paired.cross(0), len(a))
+    mine, theirs = (state.model_sums(0, weighted, [0]) for state in states)
+    found = paired.differences(0, mine, theirs).se
     weights = [Fraction(1)] * len(a) if w is None else list(map(Fraction, w.tolist()))
     p, q = ([Fraction(x) for x in (one if w is None else one * w).tolist()] for one in (a, b))
     total = sum(weights)

@@ -48,26 +48,26 @@ def exact_mean(values, weights=None) -> float:
 
 @given(st.lists(VALUES, min_size=1, max_size=60))
 def test_mean__is_the_exact_sum_rounded_once(values):
-    assert state_of(values).mean(0, False) == exact_mean(values)
+    assert state_of(values).moments(0, False).value == exact_mean(values)
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60), st.booleans())
 def test_sum__is_exact_and_rounded_once(values, weighted):
     state = state_of(values, [2.0] * len(values) if weighted else None)
-    assert state.moments(0, weighted).total == (1 + weighted) * math.fsum(values)
+    assert state.moments(0, weighted, is_sum=True).value == (1 + weighted) * math.fsum(values)
 
 
 def test_sum__of_nothing_is_undefined_and_past_the_largest_double_infinite():
-    assert math.isnan(MeanState(1).moments(0, False).total)
-    assert state_of([0.0, -0.0]).moments(0, False).total == 0
-    assert state_of([1.7e308, 1.7e308]).moments(0, False).total == math.inf
-    assert state_of([1.7e308, 1.7e308, -1.7e308]).moments(0, False).total == 1.7e308
+    assert math.isnan(MeanState(1).moments(0, False, is_sum=True).value)
+    assert state_of([0.0, -0.0]).moments(0, False, is_sum=True).value == 0
+    assert state_of([1.7e308, 1.7e308]).moments(0, False, is_sum=True).value == math.inf
+    assert state_of([1.7e308, 1.7e308, -1.7e308]).moments(0, False, is_sum=True).value == 1.7e308
 
 
 @given(st.lists(st.tuples(MODERATE, WEIGHTS), min_size=1, max_size=60))
 def test_weighted_mean__is_the_exact_ratio_rounded_once(pairs):
     values, weights = zip(*pairs, strict=True)
-    assert state_of(values, weights).mean(0, True) == exact_mean(values, weights)
+    assert state_of(values, weights).moments(0, True).value == exact_mean(values, weights)
 
 
 @given(
@@ -87,8 +87,8 @@ def test_merge__in_any_order_changes_no_bit(parts, rng, weighted):
         piece.drop(0, "no_relevant", 1)
         merged.merge(piece)
     assert repr(merged.moments(0, weighted)) == repr(whole.moments(0, weighted))
-    mean = merged.mean(0, weighted)
-    assert math.isnan(mean) if not pairs else mean == whole.mean(0, weighted)
+    mean = merged.moments(0, weighted).value
+    assert math.isnan(mean) if not pairs else mean == whole.moments(0, weighted).value
     assert (merged.groups_used(0), merged.rows(0), merged.positives(0)) == (
         len(pairs),
         3 * len(pairs),
@@ -108,12 +108,12 @@ def test_mean__passes_over_nan_and_keeps_measures_apart():
     state.drop(1, "b", 1)
     state.drop(1, "never", 0)
     assert (state.groups_used(1), state.rows(1), state.positives(1)) == (4, 108, 5)
-    assert state.mean(1, False) == 0.25
+    assert state.moments(1, False).value == 0.25
     assert list(state.dropped(1).items()) == [("a", 1), ("b", 3)]
     for m in (0, 2):
         assert (state.groups_used(m), state.rows(m), state.dropped(m)) == (0, 0, {})
-        assert math.isnan(state.mean(m, False))
-        assert math.isnan(state.mean(m, True))
+        assert math.isnan(state.moments(m, False).value)
+        assert math.isnan(state.moments(m, True).value)
 
 
 @pytest.mark.compiled
@@ -127,7 +127,7 @@ def test_mean__of_many_groups_does_not_wear_out_its_cells():
         twin.merge(state)
         state.merge(twin)
     assert state.groups_used(0) == 1 << 30
-    assert state.mean(0, False) == 1 - 2.0**-53
+    assert state.moments(0, False).value == 1 - 2.0**-53
 
 
 # ---- pooled AUC ----------------------------------------------------------------------------------

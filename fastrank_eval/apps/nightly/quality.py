@@ -255,7 +255,8 @@ def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:
     if measure not in evaluation.plan.measures:
         return math.nan
     m = evaluation.plan.measures.index(measure)
-    return evaluation.totals.overall.means[model].moments(m, measure.weight != "uniform").total
+    means, weighted = evaluation.totals.overall.means[model], measure.weight != "uniform"
+    return means.moments(m, weighted, is_sum=True).value
 
 
 def _coverage(evaluation: Evaluation, model: int) -> float:
