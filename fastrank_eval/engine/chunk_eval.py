@@ -39,8 +39,8 @@ from fastrank_eval.io.keys import group_ids
 from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
 from fastrank_eval.stats.buckets import buckets_of
-from fastrank_eval.stats.exact import GroupSlices
 from fastrank_eval.stats.means import Clusters
+from fastrank_eval.stats.slices import GroupSlices
 
 
 def evaluate_chunk(

@@ -52,10 +52,11 @@ from fastrank_eval.stats.buckets import (
     slice_of_rows,
 )
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.exact import ONE_SLICE, ExactSums, GroupSlices, SliceCounts, sum_powers
+from fastrank_eval.stats.exact import ExactSums, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
+from fastrank_eval.stats.slices import ONE_SLICE, GroupSlices, SliceCounts
 
 
 def has_buckets(measure: Measure) -> bool:

@@ -93,7 +93,10 @@ class RankedRows:
     place: np.ndarray | None = None
 
     def positions(self, starts: np.ndarray) -> np.ndarray:
-        """Return the positions in sorted groups, from 0; int64. `starts` as in `Scan`."""
+        """Return the positions in sorted groups, from 0; int64.
+
+        `starts` is that of `Scan`.
+        """
         first = np.repeat(starts[self.ranked_groups], np.diff(self.offsets))
         return cast(np.ndarray, self.place) - first
 

@@ -20,16 +20,10 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import (
-    NO_COUNTS,
-    NO_SLICES,
-    ONE_SLICE,
-    ExactSums,
-    GroupSlices,
-    SliceCounts,
-)
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
+from fastrank_eval.stats.slices import NO_COUNTS, NO_SLICES, ONE_SLICE, GroupSlices, SliceCounts
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
 _UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
@@ -664,7 +658,7 @@ def cluster_differences(
 
 @kernel
 def _compare(base, other, slices, difference, counts, total):  # type: ignore[no-untyped-def]
-    """Compare values of groups; count the results of each slice, and in `total` of all."""
+    """Compare values of groups; count the results of slices and of all."""
     row = np.int64(0)
     for g in range(base.shape[0]):
         a = base[g]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.stats.exact import GroupSlices
 from fastrank_eval.stats.means import MeanState, PairedState
+from fastrank_eval.stats.slices import GroupSlices
 
 pytestmark = pytest.mark.kernels
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.stats.exact import ExactSums, GroupSlices
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import root_of_quotient
 from fastrank_eval.stats.means import MeanState, PairedState
+from fastrank_eval.stats.slices import GroupSlices
 from fastrank_eval.stats.wide import DIVIDE, FIRST, MULTIPLY, NUMBER, ROOT, SUBTRACT, Program
 from tests.oracles import moments as oracle
 
