@@ -148,17 +148,21 @@ class Evaluator:
         self.plans = tuple(plans)
         self.grouped = tuple(p for p, plan in enumerate(plans) if plan.grouped)
         self.first = plans[self.grouped[0] if self.grouped else 0]
-        threads = self.first.threads
-        copies_few = all(plan.copies_few for plan in plans)
-        self.batch_rows = batch_rows or batch_rows_of(rows, threads)
-        of_stream = stream_rows_of(rows, threads, copies_few)
-        self.file_rows, self.slice_rows = (batch_rows or most for most in of_stream)
+        self._rows, self._given_rows = rows, batch_rows
+        self.batch_rows = batch_rows or batch_rows_of(rows, self.first.threads)
+        self.expect_labelled(1.0)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
         self._checked = self.plan_columns.score_indices(p for p in self.grouped if self._scored[p])
         self._lock = Lock()
         self.clear()
+
+    def expect_labelled(self, share: float) -> None:
+        """Choose the rows of batches and slices by the share of labelled rows."""
+        few = all(plan.copies_few for plan in self.plans)
+        of_stream = stream_rows_of(self._rows, self.first.threads, few, share)
+        self.file_rows, self.slice_rows = (self._given_rows or most for most in of_stream)
 
     def clear(self) -> None:
         """Forget all rows, which are read again."""

@@ -30,6 +30,8 @@ _FEWEST_BATCH_ROWS = 1 << 18
 #: Rows of a slice in memory if only its labelled rows are copied. Python takes 0.7 ns for each of
 #: 2^20 rows under GAUC, and other threads wait for it.
 SLICE_ROWS = 1 << 21
+#: Threads that take four times as many rows; half as many threads take twice as many.
+MANY_THREADS = 16
 
 
 def batch_rows_of(rows: int | None, threads: int, most: int = BATCH_ROWS) -> int:
@@ -40,15 +42,22 @@ def batch_rows_of(rows: int | None, threads: int, most: int = BATCH_ROWS) -> int
     return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_BATCH_ROWS)
 
 
-def stream_rows_of(rows: int | None, threads: int, copies_few: bool) -> tuple[int, int]:
+def stream_rows_of(
+    rows: int | None, threads: int, copies_few: bool, labelled: float = 1.0
+) -> tuple[int, int]:
     """Choose the rows of a batch of files, and of a slice in memory.
 
     Groups are contiguous. Threads wait for each other: of 10^8 rows in memory, 16 take 114 ms for
     GAUC in slices of 2^21 rows, and 60 in slices of 2^23. So many threads take more rows at a time,
-    and few rows in memory occupy few threads: two threads take 5.2 ms for GAUC of 10^6 rows, one
-    thread 3.0 (seven measures: 12 and 5). From 2 * 10^6 unsorted rows on, two are faster.
+    unless a larger share is labelled: these are copied. Few rows in memory occupy few threads: two
+    threads take 5.2 ms for GAUC of 10^6 rows, one thread 3.0 (seven measures: 12 and 5). From
+    2 * 10^6 unsorted rows on, two are faster.
     """
-    longer = max(min(threads, 16) // 4, 1) if copies_few and rows is not None else 1
+    longer = 1
+    if copies_few and rows is not None:
+        longer = max(min(threads, MANY_THREADS) // 4, 1)
+        if labelled * longer > 1:
+            longer = max(int(1 / labelled), 1)
     of_files = batch_rows_of(rows, threads, BATCH_ROWS * longer)
     if rows is not None:
         threads = min(threads, max(-(-rows // BATCH_ROWS), 1))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import is_unicode, require_baseline
-from fastrank_eval._lib.arrow import is_wide_integer
+from fastrank_eval._lib.arrow import as_array, is_wide_integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
@@ -42,6 +42,7 @@ from fastrank_eval.engine.options import (
     Options,
 )
 from fastrank_eval.engine.plan import (
+    MANY_THREADS,
     GroupValues,
     Plan,
     subtopics_used,
@@ -131,15 +132,19 @@ def _evaluate(
 ) -> tuple[list[list[GroupResults]], dict[str, object]]:
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
-    most, in_memory = evaluator.file_rows, evaluator.slice_rows
     if not evaluator.grouped:
-        evaluate_stream(reading.unread_batches(most), evaluator, None)
+        evaluate_stream(reading.unread_batches(evaluator.batch_rows), evaluator, None)
         return [], {"order": "any"}
-    if order == "auto":
-        peeked = reading.peek(_PEEK)
+    many = evaluator.first.threads >= MANY_THREADS // 2
+    peeked = reading.peek(_PEEK) if many or order == "auto" else None
+    if peeked is not None and order == "auto":
         keys = [roles.group, roles.cluster] if roles.nested else [roles.group]
-        if peeked is not None and any(_scattered(peeked, names, roles) for names in keys):
+        if any(_scattered(peeked, names, roles) for names in keys):
             order = "scattered"
+    if peeked is not None and many:
+        labels = {plan.roles.label for plan in evaluator.plans}
+        evaluator.expect_labelled(max(_labelled_share(peeked.column(name)) for name in labels))
+    most, in_memory = evaluator.file_rows, evaluator.slice_rows
     keep = not reading.rereadable
     while order != "scattered":
         try:
@@ -194,6 +199,15 @@ def _scattered(batch: pa.RecordBatch, names: Sequence[str], roles: Roles) -> boo
         if (integers[1:] == integers[:-1]).any():
             return True
     return False
+
+
+def _labelled_share(labels: pa.Array) -> float:
+    """Estimate the share of labels other than 0, or return the largest."""
+    kind = labels.type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if not plain or labels.null_count or not len(labels):
+        return 1.0
+    return np.count_nonzero(as_array(labels)) / len(labels)
 
 
 class Request(NamedTuple):

@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval import SourceError
 from fastrank_eval._lib.threads import reporting_to
 from fastrank_eval.engine.plan import BATCH_ROWS, SLICE_ROWS, batch_rows_of, stream_rows_of
@@ -227,8 +228,33 @@ def test_slices__of_few_rows__leave_threads_idle(threads: int) -> None:
 
 
 def test_many_threads__take_more_of_many_rows_at_a_time() -> None:
-    rows = {n: stream_rows_of(10**9, n, True) for n in (1, 4, 8, 16, 64)}
+    rows = {n: stream_rows_of(10**9, n, True, 0.1) for n in (1, 4, 8, 16, 64)}
     for least, (in_files, in_memory) in zip((1, 1, 2, 4, 4), rows.values(), strict=True):
         assert BATCH_ROWS * (least - 1) < in_files <= BATCH_ROWS * least
         assert SLICE_ROWS * (least - 1) < in_memory <= SLICE_ROWS * least
-    assert max(stream_rows_of(10**9, 16, False)) <= BATCH_ROWS
+    assert max(stream_rows_of(10**9, 16, False, 0.1)) <= BATCH_ROWS
+
+
+@pytest.mark.parametrize("labelled, longer", [(0.0, 4), (0.05, 4), (0.4, 2), (0.8, 1), (1.0, 1)])
+def test_rows_at_a_time__of_many_threads__are_fewer_if_more_are_labelled(
+    labelled: float, longer: int
+) -> None:
+    in_files, in_memory = stream_rows_of(10**10, 16, True, labelled)
+    assert BATCH_ROWS * longer * 0.9 < in_files <= BATCH_ROWS * longer
+    assert SLICE_ROWS * longer * 0.9 < in_memory <= SLICE_ROWS * longer
+
+
+@pytest.mark.parametrize("order", ["auto", "grouped", "sorted", "scattered"])
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int8(), pa.float64(), pa.float16(), None])
+def test_many_threads__read_labels_of_every_type(order: str, kind: pa.DataType | None) -> None:
+    labels = [1, 0, 0, 1, 0, None] if kind is None else [1, 0, 0, 1, 0, 0]
+    label = pa.array(labels).cast(kind or pa.int64())
+    table = pa.table({"user": [1, 1, 1, 2, 2, 2], "click": label, "score": [3, 2, 1, 3, 2, 1]})
+    one, many = (
+        fe.evaluate(
+            table, group="user", label="click", score="score", measures="GAUC,nDCG@2", order=order,
+            unjudged="drop", threads=threads,
+        )
+        for threads in (1, 16)
+    )  # fmt: skip
+    assert repr(one.values) == repr(many.values)
