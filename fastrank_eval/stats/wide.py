@@ -174,7 +174,7 @@ def _normalised(limbs, count):  # type: ignore[no-untyped-def]
 
 @kernel
 def _read(digits, first, out):  # type: ignore[no-untyped-def]
-    """Read digits of a sum, the lowest of which is limb `first`."""
+    """Read the digits of a sum; its lowest digit becomes limb `first`."""
     count = digits.shape[0]
     for k in range(first):
         out[k] = 0
