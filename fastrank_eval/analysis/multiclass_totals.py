@@ -304,8 +304,8 @@ class ClassRows:
 
 def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None) -> Scored:
     """Build the rows of one class against the others."""
-    columns = Columns(0, (), frozen(label), (frozen(score),), (None,), weight, None, ())
-    starts = np.array([0, len(label)])
+    rows, arrays = len(label), (frozen(label), weight, None, None, frozen(score), None)
+    columns, starts = Columns(0, rows, (), arrays, models=1), np.array([0, rows])
     labels = Labels.of(columns.label, starts, skip_empty=False)
     return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
 
@@ -684,7 +684,8 @@ class ClassTotals:
                 frozen((np.arange(class_count) == rows.best[:, None]).astype(np.float32).ravel())
             )
         weights = () if rows.weight is None else (frozen(np.repeat(rows.weight, class_count)),)
-        columns = Columns(0, (), label, tuple(scores), (None,) * len(scores), None, None, weights)
+        arrays = label, None, None, None, *scores, *[None] * len(scores), *weights
+        columns = Columns(0, len(label), (), arrays, models=len(scores))
         starts = np.arange(0, len(label) + 1, class_count)
 
         def name(group: int) -> str:

@@ -314,9 +314,9 @@ def _add_slices(
         Maps the position of a group to the text of its key, for messages.
     """
     # The parts of divided groups need no codes of slices.
-    named = chunk.columns.named_columns
-    named = named[: len(named) - len(cast(Slicings, plan.slicings).columns)]
-    chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
+    arrays = chunk.columns.arrays
+    arrays = arrays[: len(arrays) - len(cast(Slicings, plan.slicings).columns)]
+    chunk = replace(chunk, columns=chunk.columns._replace(arrays=arrays))
     whole = chunk.of_clusters(labels)[0] if plan.pooled_states else chunk
     for by, codes, sums, pooled_states in zip(
         plan.slice_encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True

@@ -57,9 +57,9 @@ from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,
     SOFT,
+    Columns,
     PlanColumns,
     Roles,
-    Rows,
     RowsLeftOut,
     concatenate,
     rows_left_out_by,
@@ -184,7 +184,7 @@ class Evaluator:
         """Whether input order decides ties of a plan, or a message numbers rows."""
         return self.plan_columns.item is not None or any(plan.keeps_order for plan in self.plans)
 
-    def read(self, batch: pa.RecordBatch, first_row: int, *, scanned: bool) -> Rows | None:
+    def read(self, batch: pa.RecordBatch, first_row: int, *, scanned: bool) -> Columns | None:
         """Validate a batch, and evaluate the plans without groups.
 
         Parameters
@@ -197,7 +197,7 @@ class Evaluator:
 
         Returns
         -------
-        Rows or None
+        Columns or None
             For the plans with groups; None if no row is left for them.
         """
         checked: Container[int] = self._checked if scanned else ()
@@ -206,25 +206,33 @@ class Evaluator:
         for p, counts in enumerate(left_out):
             if counts:
                 self._leave_out(p, counts)
-        if not rows.count:
+        if not rows.rows:
             return None
         for p in self._whole:
-            chunk = Chunk(rows.of(p), np.array([0, rows.count]), grouped=False)
+            columns = self.plan_columns.for_plan(p, rows)
+            chunk = Chunk(columns, np.array([0, rows.rows]), grouped=False)
             self._evaluate(p, chunk, lambda group: "", lambda groups: ())
-        return rows.keep(self.grouped) if self.grouped else None
+        if self._whole:
+            return self.plan_columns.keep(self.grouped, rows) if self.grouped else None
+        return rows
 
-    def scan(self, rows: Rows, whole: bool) -> BatchScan:
+    def for_plans(self, rows: Columns) -> list[Columns]:
+        """Select the columns of each of `grouped`."""
+        return [self.plan_columns.for_plan(p, rows) for p in self.grouped]
+
+    def scan(self, keys: Keys, columns: Sequence[Columns], whole: bool) -> BatchScan:
         """Scan every row of a batch of contiguous groups; see `scan_batch`."""
-        views = [View(rows.of(p), self.plans[p].skip_empty, self._scored[p]) for p in self.grouped]
+        views = [
+            View(of_plan, self.plans[p].skip_empty, self._scored[p])
+            for p, of_plan in zip(self.grouped, columns, strict=True)
+        ]
         roles = self.first.roles
         if not roles.nested:
-            return scan_batch(rows.keys, views, whole)
+            return scan_batch(keys, views, whole)
         try:
-            return scan_batch(
-                self.keys_of_groups(rows.keys), views, whole, self.outer_keys(rows.keys)
-            )
+            return scan_batch(self.keys_of_groups(keys), views, whole, self.outer_keys(keys))
         except SplitGroup as split:
-            both = keys_at(rows.keys, np.array([split.row - 1, split.row]))
+            both = keys_at(keys, np.array([split.row - 1, split.row]))
             raise split_group(roles, both) from None
 
     def outer_keys(self, keys: Keys) -> Keys:
@@ -237,7 +245,7 @@ class Evaluator:
 
     def evaluate(
         self,
-        rows: Rows,
+        columns: Sequence[Columns],
         starts: np.ndarray,
         name: Callable[[int], str],
         keys: Callable[[Groups], Keys],
@@ -250,7 +258,8 @@ class Evaluator:
 
         Parameters
         ----------
-        rows : Rows
+        columns : sequence of Columns
+            For each of `grouped`.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         name : callable
@@ -272,14 +281,14 @@ class Evaluator:
         results: list[GroupResults | None] = []
         every_key: Keys = ()
         for position, p in enumerate(self.grouped):
-            plan, columns = self.plans[p], rows.of(p)
+            plan, of_plan = self.plans[p], columns[position]
             if batch_scan is not None:
                 at = batch_scan.labelled_rows[position], batch_scan.ranked_rows[position]
-                chunk = Chunk(columns, starts, True, *at, clusters=batch_scan.clusters)
+                chunk = Chunk(of_plan, starts, True, *at, clusters=batch_scan.clusters)
             else:
                 # Scattered rows: without a scan whether scores happen to descend in every group.
-                unsorted = dict.fromkeys(range(len(columns.scores))) if scattered else {}
-                chunk = Chunk(columns, starts, ranked_rows=unsorted, clusters=clusters)
+                unsorted = dict.fromkeys(range(of_plan.models)) if scattered else {}
+                chunk = Chunk(of_plan, starts, ranked_rows=unsorted, clusters=clusters)
             evaluated = self._evaluate(p, chunk, name, keys)
             if evaluated is None or not plan.per_group:
                 results.append(None)
@@ -399,11 +408,11 @@ class BatchResult:
 
     Parameters
     ----------
-    head : Rows or None
+    head : Columns or None
         Rows before the first edge, if any; all rows if there is no edge.
     inside : list of (GroupResults or None), or None
         For each plan: groups that begin and end in the batch; None if there is no edge.
-    tail : Rows or None
+    tail : Columns or None
         Rows from the last edge on, if any.
     run : KeyRun or None
         Keys of the clusters that begin at an edge, with that of the tail, if keys are watched. By
@@ -416,9 +425,9 @@ class BatchResult:
         The error of a group, if keys are watched: the group may have rows in later batches.
     """
 
-    head: Rows | None = None
+    head: Columns | None = None
     inside: list[GroupResults | None] | None = None
-    tail: Rows | None = None
+    tail: Columns | None = None
     run: KeyRun | None = None
     undefined: UndefinedError | None = None
     groups: KeyRun | None = None
@@ -429,7 +438,7 @@ def evaluate_stream(
     batches: Iterable[Batch],
     evaluator: Evaluator,
     watch: KeyWatch | None,
-    rows_at: Callable[[pa.RecordBatch, int], Rows] | None = None,
+    rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
     groups_watch: KeyWatch | None = None,
 ) -> list[list[GroupResults]]:
     """Evaluate batches whose groups are contiguous, or whose rows have none.
@@ -465,8 +474,8 @@ def evaluate_stream(
     names, nested = first.roles.keys, first.roles.nested
     keep = watch is not None and watch.keep
     results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
-    open_group: list[Rows] = []
-    cut_groups: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
+    open_group: list[Columns] = []
+    cut_groups: list[tuple[Columns, Keys, list[GroupResults | None]]] = []
     cut_rows = 0
     undefined: list[UndefinedError] = []
 
@@ -477,27 +486,28 @@ def evaluate_stream(
         if rows is None:
             return BatchResult()
 
-        def copy_rows(lo: int, hi: int) -> Rows | None:
+        def copy_rows(lo: int, hi: int) -> Columns | None:
             """Select rows; copy those read here, so that the batch ends with the call."""
             if lo == hi:
                 return None
             part = rows.slice(lo, hi)
             return part if batch is job[0][0] else part.copy()
 
-        batch_scan = evaluator.scan(rows, all_whole)
+        columns = evaluator.for_plans(rows)
+        batch_scan = evaluator.scan(rows.keys, columns, all_whole)
         starts = batch_scan.starts
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, job[1])
         inner: tuple[Any, ...] = ()
         if groups_watch is not None:
-            every, last = cast(np.ndarray, batch_scan.edges), rows.count - 1
+            every, last = cast(np.ndarray, batch_scan.edges), rows.rows - 1
             of_keys = groups_watch.keep, batch_scan.directions, groups_watch.inner
             inner = (
                 key_run(rows.keys, every, *of_keys) if len(every) else None,
                 (keys_at(rows.keys, np.array([0])), keys_at(rows.keys, np.array([last]))),
             )
         if not len(starts):
-            return BatchResult(copy_rows(0, rows.count), None, None, None, None, *inner)
+            return BatchResult(copy_rows(0, rows.rows), None, None, None, None, *inner)
         lo, hi = int(starts[0]), int(starts[-1])
         edges = starts if batch_scan.clusters is None else starts[batch_scan.clusters]
         # The last edge begins the tail.
@@ -517,12 +527,13 @@ def evaluate_stream(
                 return keys_at(rows.keys, starts[:-1][groups])
 
             try:
-                inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, batch_scan)
+                parts = [of_plan.slice(lo, hi) for of_plan in columns]
+                inside = evaluator.evaluate(parts, starts - lo, name, keys, batch_scan)
             except UndefinedError as raised:
                 if watch is None:
                     raise
                 error = raised
-        tail = copy_rows(hi, rows.count)
+        tail = copy_rows(hi, rows.rows)
         return BatchResult(copy_rows(0, lo), inside, tail, run, error, *inner)
 
     def close_group() -> None:
@@ -537,11 +548,11 @@ def evaluate_stream(
                 later_result = GroupResults(keys, None, np.empty(0, np.int64))
                 for_plan.append(later_result)
             later_results.append(later_result)
-        parts = open_group[:] if nested else [part.drop_keys() for part in open_group]
+        parts = open_group[:] if nested else [part._replace(keys=()) for part in open_group]
         # A copy: a view of a few rows would keep its whole batch in memory.
         rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
         cut_groups.append((rows, keys, later_results))
-        cut_rows += rows.count
+        cut_rows += rows.rows
         open_group.clear()
         if len(cut_groups) >= _CUT_GROUPS or cut_rows >= evaluator.batch_rows:
             evaluate_cut_groups()
@@ -551,19 +562,19 @@ def evaluate_stream(
         if not cut_groups or undefined:
             cut_groups.clear()
             return
-        edges = starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in cut_groups])])
+        edges = starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in cut_groups])])
         rows = concatenate([rows for rows, _, _ in cut_groups])
         clusters = None
         if nested:
             # A cluster that returned, which is refused later, may follow itself.
-            is_start = np.zeros(rows.count, np.bool_)
+            is_start = np.zeros(rows.rows, np.bool_)
             is_start[group_starts(rows.keys)] = is_start[edges[:-1]] = True
-            starts = np.append(np.flatnonzero(is_start), rows.count)
+            starts = np.append(np.flatnonzero(is_start), rows.rows)
             clusters = np.searchsorted(starts, edges)
             every_key = keys_at(rows.keys, starts[:-1])
         else:
-            columns = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
-            every_key = tuple(pa.concat_arrays(list(column)) for column in columns)
+            each = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
+            every_key = tuple(pa.concat_arrays(list(column)) for column in each)
 
         def name(group: int) -> str:
             return key_text(every_key, names, group)
@@ -572,7 +583,8 @@ def evaluate_stream(
             return keys_at(every_key, np.arange(len(starts) - 1)[groups])
 
         try:
-            evaluated = evaluator.evaluate(rows, starts, name, keys, clusters=clusters)
+            columns = evaluator.for_plans(rows)
+            evaluated = evaluator.evaluate(columns, starts, name, keys, clusters=clusters)
         except UndefinedError as error:
             if watch is None:
                 raise
@@ -770,7 +782,7 @@ class ScatteredEvaluator:
                 every = np.arange(len(starts) - 1)
                 run = key_run(keys(slice(None)), every, keep=True, inner=watch.inner)
             of_chunk = evaluator.evaluate(
-                chunk, starts, name, keys, scattered=True, clusters=clusters
+                evaluator.for_plans(chunk), starts, name, keys, scattered=True, clusters=clusters
             )
             return of_chunk, run
 

@@ -255,7 +255,6 @@ class Chunk:
             if columns.unjudged is not None:
                 dropped |= columns.unjudged
             left_out[UNJUDGED, ""] = int(np.count_nonzero(dropped))
-            columns = replace(columns, unjudged=None)
         if roles.unretrieved == "drop":
             judged, masks = ~dropped, columns.unretrieved
             for name, mask in zip(roles.scores, masks, strict=True):
@@ -263,7 +262,7 @@ class Chunk:
                     left_out[UNSCORED, name] = int(np.count_nonzero(mask & judged))
                     dropped |= mask
             left_out[UNSCORED, ""] = int(np.count_nonzero(dropped & judged))
-            columns = replace(columns, unretrieved=(None,) * len(masks))
+        columns = columns.without_masks(roles.unjudged == "drop", roles.unretrieved == "drop")
         if not dropped.any():
             return replace(self, columns=columns), None, left_out
         rows = np.diff(self.starts) - count_marked_rows(dropped, self.starts)

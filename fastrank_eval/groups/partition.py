@@ -25,7 +25,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.memory import borrow, give_back
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.scan import Groups, Keys
-from fastrank_eval.io.columns import PlanColumns, Rows
+from fastrank_eval.io.columns import Columns, PlanColumns
 from fastrank_eval.io.keys import KeyEncoder, encode_rows, hash_keys
 
 #: Bits of the number of a partition.
@@ -80,7 +80,7 @@ class PartitionedBatch:
     Parameters
     ----------
     block : Block
-        Words of each key column, minus `base`, as int64 or uint32; then the arrays of `Rows` and
+        Words of each key column, minus `base`, as int64 or uint32; then the arrays of `Columns` and
         row numbers, in the same order of rows.
     item : pyarrow.Array or None
         Item ids, in the same order of rows.
@@ -110,7 +110,7 @@ class PartitionedBatch:
 
     @property
     def parts(self) -> list[np.ndarray | None]:
-        """Arrays as in `Rows`, then row numbers."""
+        """Arrays as in `Columns`, then row numbers."""
         return self._columns()[sum(self.block.widths) :]
 
     @property
@@ -181,9 +181,9 @@ class Partitioner:
             self._rows = 0
             self._blocks.clear()
 
-    def partition(self, batch: Rows) -> PartitionedBatch:
+    def partition(self, batch: Columns) -> PartitionedBatch:
         """Sort the rows of a batch by partition."""
-        rows = batch.count
+        rows = batch.rows
         words = [kind.words(key) for kind, key in zip(self.columns, batch.keys, strict=True)]
         base = 0
         kind: np.dtype = np.dtype(np.int64)
@@ -237,12 +237,12 @@ class Partitioner:
             block.free -= rows
             return block, block.rows - block.free - rows
 
-    def _numbers(self, batch: Rows) -> np.ndarray | None:
+    def _numbers(self, batch: Columns) -> np.ndarray | None:
         if not self._keeps_numbers:
             return None
         if batch.row_numbers is not None:
             return batch.row_numbers
-        return batch.first_row + np.arange(batch.count)
+        return batch.first_row + np.arange(batch.rows)
 
 
 @kernel
@@ -374,14 +374,14 @@ class Gatherer:
 
     def gather(
         self, partitions: range
-    ) -> tuple[Rows, np.ndarray, Callable[[Groups], Keys], np.ndarray | None]:
+    ) -> tuple[Columns, np.ndarray, Callable[[Groups], Keys], np.ndarray | None]:
         """Gather a range of partitions into a chunk.
 
         The thread's next chunk overwrites its memory.
 
         Returns
         -------
-        rows : Rows
+        rows : Columns
             Without keys, in input order inside each group.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
@@ -411,7 +411,7 @@ class Gatherer:
         parts = range(len(block.columns) - sum(block.widths))
         *arrays, numbers = (self._part(partitions, part, position) for part in parts)
         items = self._items(partitions, position)
-        chunk = Rows(self._partitioner.plan_columns, 0, (), tuple(arrays), items, numbers)
+        chunk = Columns(0, rows, (), tuple(arrays), items, numbers)
 
         def keys(wanted: Groups) -> Keys:
             words = self._words(partitions)[:, heads[:groups][wanted]]

@@ -26,7 +26,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.memory import format_bytes
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
-from fastrank_eval.io.columns import Rows
+from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
 
 
@@ -475,7 +475,7 @@ class Sorter:
         finally:
             connection.close()
 
-    def rows_of(self, batch: pa.RecordBatch, first_row: int) -> Rows:
+    def rows_of(self, batch: pa.RecordBatch, first_row: int) -> Columns:
         """Convert a sorted batch to rows with keys."""
         keys = []
         for c, column in enumerate(self._partitioner.columns):
@@ -500,8 +500,7 @@ class Sorter:
             names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
             item = self._item.keys([as_array(batch.column(name)) for name in names])
         *arrays, numbers = parts
-        plan_columns = self._partitioner.plan_columns
-        return Rows(plan_columns, first_row, tuple(keys), tuple(arrays), item, numbers)
+        return Columns(first_row, batch.num_rows, tuple(keys), tuple(arrays), item, numbers)
 
     def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
         rest = iter(input_batches)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from itertools import count
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -194,91 +194,105 @@ class Roles:
         return roles
 
 
-class _Batch:
-    """Rows of a batch: arrays of NumPy and Arrow in the fields of a dataclass."""
-
-    first_row: int
-
-    def slice(self, lo: int, hi: int) -> Self:
-        """Return rows `lo` to `hi` without a copy."""
-        return self._map(
-            lambda values: values[lo:hi],
-            lambda column: column.slice(lo, hi - lo),
-            self.first_row + lo,
-        )
-
-    def drop_keys(self) -> Self:
-        """Return the same rows without keys."""
-        return type(self)(**{**vars(self), "keys": ()})
-
-    def _map(
-        self,
-        array: Callable[[np.ndarray], np.ndarray],
-        column: Callable[[pa.Array], pa.Array],
-        first_row: int,
-    ) -> Self:
-        """Apply a function to every NumPy array and another to every Arrow array."""
-
-        def change(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return array(value)
-            if isinstance(value, tuple):
-                return tuple(map(change, value))
-            return column(value) if isinstance(value, pa.Array) else value
-
-        changed = {name: change(value) for name, value in vars(self).items()}
-        return type(self)(**{**changed, "first_row": first_row})
-
-
-@dataclass(frozen=True)
-class Columns(_Batch):
-    """Validated rows of one batch.
+class Columns(NamedTuple):
+    """Validated rows of a batch: arrays of one plan, or those of several.
 
     Parameters
     ----------
     first_row : int
         Number of the first row in the input, counted from 0.
+    rows : int
+        Number of rows.
     keys : tuple of pyarrow.Array
-        Key columns, without nulls.
-    label : ndarray, shape (rows,)
-        Grades in their own integer type, float32 or float64; 0 for unjudged rows.
-    scores : tuple of ndarray, shape (rows,)
-        float32 or float64, with exactly the order and ties of the input; 0 for unretrieved rows.
-    unretrieved : tuple of (ndarray of bool or None)
-        Mask of rows without a score, for each model; None if every row has one.
-    weight : ndarray of float64 or None
-        Row weights, finite and not negative.
+        Key columns, without nulls; empty for a plan.
+    arrays : tuple of (ndarray or None), shape (rows,) each
+        Of several plans by the indices of `PlanColumns`. Of one plan: `label`, `weight`,
+        `subtopics`, `unjudged`, then `scores`, `unretrieved` and `named_columns`.
     item : pyarrow.Array or None
         Item ids.
-    named_columns : tuple of ndarray of float64 or int32
-        Columns of measures: group weights, then the codes of fields and of slice columns.
     row_numbers : ndarray of int64 or None
         Number of each row in the input; None for consecutive rows.
-    unjudged : ndarray of bool or None
-        Mask of rows without a label, if a measure uses it; None if every row has one.
-    subtopics : ndarray of uint64 or None
-        Bit s is set if the row covers subtopic s; None if no measure uses it.
+    models : int
+        Number of scores of the plan.
     """
 
     first_row: int
+    rows: int
     keys: tuple[pa.Array, ...]
-    label: np.ndarray
-    scores: tuple[np.ndarray, ...]
-    unretrieved: tuple[np.ndarray | None, ...]
-    weight: np.ndarray | None
-    item: pa.Array | None
-    named_columns: tuple[np.ndarray, ...]
+    arrays: tuple[Any, ...]
+    item: pa.Array | None = None
     row_numbers: np.ndarray | None = None
-    unjudged: np.ndarray | None = None
-    subtopics: np.ndarray | None = None
+    models: int = 0
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.label)
+    def label(self) -> np.ndarray:
+        """Grades in their own integer type, float32 or float64; 0 for unjudged rows."""
+        label: np.ndarray = self.arrays[0]
+        return label
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        """Row weights, finite and not negative. float64."""
+        weight: np.ndarray | None = self.arrays[1]
+        return weight
+
+    @property
+    def subtopics(self) -> np.ndarray | None:
+        """Bit s is set if the row covers subtopic s; None if no measure uses it. uint64."""
+        subtopics: np.ndarray | None = self.arrays[2]
+        return subtopics
+
+    @property
+    def unjudged(self) -> np.ndarray | None:
+        """Mask of rows without a label, if a measure uses it; None if every row has one."""
+        unjudged: np.ndarray | None = self.arrays[3]
+        return unjudged
+
+    @property
+    def scores(self) -> tuple[np.ndarray, ...]:
+        """float32 or float64, with the order and ties of the input; 0 for unretrieved rows."""
+        return self.arrays[4 : 4 + self.models]
+
+    @property
+    def unretrieved(self) -> tuple[np.ndarray | None, ...]:
+        """Mask of rows without a score, for each model; None if every row has one."""
+        return self.arrays[4 + self.models : 4 + 2 * self.models]
+
+    @property
+    def named_columns(self) -> tuple[np.ndarray, ...]:
+        """Group weights, then the codes of fields and of slice columns. float64 or int32."""
+        return self.arrays[4 + 2 * self.models :]
+
+    def without_masks(self, unjudged: bool, unretrieved: bool) -> Columns:
+        """Return the same rows without one mask or the other."""
+        label, weight, subtopics, mask, *others = self.arrays
+        if unretrieved:
+            others[self.models : 2 * self.models] = [None] * self.models
+        arrays = label, weight, subtopics, None if unjudged else mask, *others
+        return self._replace(arrays=arrays)
+
+    def slice(self, lo: int, hi: int) -> Columns:
+        """Return rows `lo` to `hi` without a copy."""
+        if hi - lo == self.rows:
+            return self
+        return self._map(
+            hi - lo,
+            lambda values: values[lo:hi],
+            lambda column: column.slice(lo, hi - lo),
+            self.first_row + lo,
+        )
+
+    def copy(self) -> Columns:
+        """Copy the rows to memory of their own."""
+        # Arrow's take would import pyarrow.compute, which takes 45 ms.
+        return self._map(
+            self.rows,
+            lambda values: frozen(values.copy()),
+            lambda column: pa.concat_arrays([column]),
+        )
 
     def take(self, rows: np.ndarray, use: str | None = None) -> Columns:
-        """Return rows by index, in this order, without keys.
+        """Return rows by index, in this order.
 
         Parameters
         ----------
@@ -296,13 +310,33 @@ class Columns(_Batch):
             # Indices are valid: mode="raise" would check them, which takes as long again.
             return frozen(np.take(values, rows, out=out, mode="clip"))
 
-        return self.drop_keys()._map(take, lambda column: column.take(row_indices), self.first_row)
+        return self._map(len(rows), take, lambda column: column.take(row_indices))
 
     def filter(self, mask: np.ndarray) -> Columns:
-        """Return the rows of a mask, without keys and with their row numbers."""
+        """Return the rows of a mask, with their row numbers."""
         rows = np.flatnonzero(mask)
-        numbers = self.first_row + rows if self.row_numbers is None else self.row_numbers[rows]
-        return replace(self.take(rows), row_numbers=frozen(numbers))
+        taken = self.take(rows)
+        if self.row_numbers is not None:
+            return taken
+        return taken._replace(row_numbers=frozen(self.first_row + rows))
+
+    def _map(
+        self,
+        rows: int,
+        array: Callable[[np.ndarray], np.ndarray],
+        column: Callable[[pa.Array], pa.Array],
+        first_row: int | None = None,
+    ) -> Columns:
+        """Apply a function to every NumPy array and another to every Arrow array."""
+        return Columns(
+            self.first_row if first_row is None else first_row,
+            rows,
+            tuple(map(column, self.keys)),
+            tuple([None if values is None else array(values) for values in self.arrays]),
+            None if self.item is None else column(self.item),
+            None if self.row_numbers is None else array(self.row_numbers),
+            self.models,
+        )
 
     def first_rows(self, starts: np.ndarray) -> np.ndarray:
         """Return the number in the input of each group's first row."""
@@ -325,7 +359,7 @@ class StoredColumn(NamedTuple):
     roles : Roles
         Those of the first plan that reads it, for its policies.
     position : int
-        Index of its values.
+        Index of its values in `Columns.arrays`.
     mask : int
         Index of the mask of its nulls; -1 if no plan needs it.
     encoder : CodedColumn or None
@@ -416,20 +450,38 @@ class PlanColumns:
             ]
             if one.subtopics is not None:
                 subtopics = store(one, "subtopics", one.subtopics).position
-            others.append([weight, *named, subtopics])
-        #: For each plan the index of each array: label, scores, their masks, weight, columns of
-        #: measures, subtopics, mask of the label.
+            others.append((weight, subtopics, named))
+        #: For each plan the index of each array of `Columns`.
         self.indices = [
             (
-                label.position,
+                *(label.position, weight, subtopics, label.mask),
                 *(score.position for score in of_models),
                 *(score.mask for score in of_models),
-                *rest,
-                label.mask,
+                *named,
             )
-            for label, of_models, rest in zip(labels, scores, others, strict=True)
+            for label, of_models, (weight, subtopics, named) in zip(
+                labels, scores, others, strict=True
+            )
         ]
         self._labels, self._scores = labels, scores
+
+    def for_plan(self, plan: int, columns: Columns) -> Columns:
+        """Select the arrays of a plan, without keys; plans share arrays."""
+        arrays, roles = columns.arrays, self.roles[plan]
+        return columns._replace(
+            keys=(),
+            arrays=tuple([None if at == _ABSENT else arrays[at] for at in self.indices[plan]]),
+            item=None if roles.item is None else columns.item,
+            models=len(roles.scores),
+        )
+
+    def keep(self, plans: Iterable[int], columns: Columns) -> Columns:
+        """Leave out the arrays that none of some plans reads."""
+        kept = {position for plan in plans for position in self.indices[plan]}
+        arrays = (
+            array if position in kept else None for position, array in enumerate(columns.arrays)
+        )
+        return columns._replace(arrays=tuple(arrays))
 
     def masks(self) -> list[int]:
         """List the indices of masks; a batch without nulls has none there."""
@@ -449,117 +501,37 @@ class PlanColumns:
         return list(dict.fromkeys(label.mask for label in self._labels))
 
 
-@dataclass(frozen=True)
-class Rows(_Batch):
-    """Validated rows of one batch, for several plans.
-
-    Parameters
-    ----------
-    plan_columns : PlanColumns
-    first_row : int
-        Number of the first row in the input, counted from 0.
-    keys : tuple of pyarrow.Array
-        Key columns, without nulls.
-    arrays : tuple of (ndarray or None), shape (rows,) each
-        By index: see `Columns`.
-    item : pyarrow.Array or None
-        Item ids.
-    row_numbers : ndarray of int64 or None
-        Number of each row in the input; None for consecutive rows.
-    """
-
-    plan_columns: PlanColumns
-    first_row: int
-    keys: tuple[pa.Array, ...]
-    arrays: tuple[np.ndarray | None, ...]
-    item: pa.Array | None
-    row_numbers: np.ndarray | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        for array in self.arrays:
-            if array is not None:
-                return len(array)
-        return 0
-
-    def of(self, plan: int) -> Columns:
-        """Return the columns of a plan, without keys; plans share arrays."""
-        indices, roles = self.plan_columns.indices[plan], self.plan_columns.roles[plan]
-        arrays: list[Any] = [None if at == _ABSENT else self.arrays[at] for at in indices]
-        models = len(roles.scores)
-        label, *scores = arrays[: 1 + models]
-        masks, (weight, *named) = arrays[1 + models : 1 + 2 * models], arrays[1 + 2 * models : -2]
-        return Columns(
-            *(self.first_row, (), label, tuple(scores), tuple(masks), weight),
-            *(None if roles.item is None else self.item, tuple(named), self.row_numbers),
-            unjudged=arrays[-1],
-            subtopics=arrays[-2],
-        )
-
-    def keep(self, plans: Iterable[int]) -> Rows:
-        """Select the arrays of some plans."""
-        indices = {position for plan in plans for position in self.plan_columns.indices[plan]}
-        if len(indices - {_ABSENT}) == len(self.arrays):
-            return self
-        arrays = (
-            array if position in indices else None for position, array in enumerate(self.arrays)
-        )
-        return replace(self, arrays=tuple(arrays))
-
-    def slice(self, lo: int, hi: int) -> Self:
-        """Return rows `lo` to `hi` without a copy."""
-        return self if hi - lo == self.count else super().slice(lo, hi)
-
-    def copy(self) -> Rows:
-        """Copy the rows to memory of their own."""
-        # Arrow's take would import pyarrow.compute, which takes 45 ms.
-        return self._map(
-            lambda values: frozen(values.copy()),
-            lambda column: pa.concat_arrays([column]),
-            self.first_row,
-        )
-
-    def filter(self, mask: np.ndarray) -> Rows:
-        """Return the rows of a mask, with their keys and row numbers."""
-        rows = np.flatnonzero(mask)
-        row_indices = row_column(rows)
-        selected = self._map(
-            lambda values: frozen(values[rows]),
-            lambda column: column.take(row_indices),
-            self.first_row,
-        )
-        return replace(selected, row_numbers=self.first_row + rows)
-
-
-def concatenate(batches: Sequence[Rows]) -> Rows:
+def concatenate(batches: Sequence[Columns]) -> Columns:
     """Concatenate batches; rows of batches with gaps keep their numbers."""
     if len(batches) == 1:
         return batches[0]
-    first = batches[0]
 
     def join(arrays: tuple[np.ndarray | None, ...]) -> np.ndarray | None:
         """Join arrays; batches without a mask get an empty one."""
         if all(array is None for array in arrays):
             return None
         pairs = zip(batches, arrays, strict=True)
-        filled = [np.zeros(b.count, np.bool_) if array is None else array for b, array in pairs]
+        filled = [np.zeros(b.rows, np.bool_) if array is None else array for b, array in pairs]
         return frozen(np.concatenate(filled))
 
-    arrays = tuple(join(arrays) for arrays in zip(*(b.arrays for b in batches), strict=True))
-    ends = [batch.first_row + batch.count for batch in batches]
+    first = batches[0]
+    ends = [batch.first_row + batch.rows for batch in batches]
     has_gaps = any(end != b.first_row for end, b in zip(ends, batches[1:], strict=False))
     row_numbers = None
     if has_gaps or any(batch.row_numbers is not None for batch in batches):
         numbers = [
-            b.first_row + np.arange(b.count) if b.row_numbers is None else b.row_numbers
+            b.first_row + np.arange(b.rows) if b.row_numbers is None else b.row_numbers
             for b in batches
         ]
         row_numbers = frozen(np.concatenate(numbers))
-    item = None if first.item is None else pa.concat_arrays([batch.item for batch in batches])
     every = zip(*(batch.keys for batch in batches), strict=True)
-    keys = tuple(pa.concat_arrays(list(columns)) for columns in every)
-    return Rows(first.plan_columns, first.first_row, keys, arrays, item, row_numbers)
+    return first._replace(
+        rows=sum(batch.rows for batch in batches),
+        keys=tuple(pa.concat_arrays(list(columns)) for columns in every),
+        arrays=tuple(map(join, zip(*(b.arrays for b in batches), strict=True))),
+        item=None if first.item is None else pa.concat_arrays([batch.item for batch in batches]),
+        row_numbers=row_numbers,
+    )
 
 
 def epsilon_of(kind: pa.DataType, roles: Roles) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -27,7 +26,6 @@ from fastrank_eval.io.columns import (
     Columns,
     PlanColumns,
     Roles,
-    Rows,
     RowsLeftOut,
     StoredColumn,
     refuse_unhashable,
@@ -342,7 +340,7 @@ def rows_of(
     first_row: int,
     checked: Container[int] = (),
     left_out: Sequence[RowsLeftOut] = (),
-) -> Rows:
+) -> Columns:
     """Validate a batch and view it as arrays, each column once.
 
     Rows without a label leave here if every plan drops them.
@@ -362,7 +360,7 @@ def rows_of(
 
     Returns
     -------
-    Rows
+    Columns
         Views if the type allows it; only booleans, halves, 64-bit integer scores and columns with
         nulls are copied.
 
@@ -417,13 +415,13 @@ def rows_of(
     if nan:
         _count_nan(nan, plan_columns, left_out)
     if dropped is None:
-        return Rows(plan_columns, first_row, keys, tuple(arrays), item)
+        return Columns(first_row, batch.num_rows, keys, tuple(arrays), item)
     for counts in left_out:
         counts[UNJUDGED, ""] += int(np.count_nonzero(dropped))
     for position in plan_columns.drop_masks():
         rest = cast(np.ndarray, arrays[position]) & ~dropped
         arrays[position] = rest if rest.any() else None
-    return Rows(plan_columns, first_row, keys, tuple(arrays), item).filter(~dropped)
+    return Columns(first_row, batch.num_rows, keys, tuple(arrays), item).filter(~dropped)
 
 
 def _count_nan(
@@ -451,8 +449,9 @@ def _dropped_by_all(
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     """Validate a batch for one plan; see `rows_of`."""
-    rows = rows_of(batch, PlanColumns((roles,)), first_row)
-    return replace(rows.of(0), keys=rows.keys)
+    plan_columns = PlanColumns((roles,))
+    rows = rows_of(batch, plan_columns, first_row)
+    return plan_columns.for_plan(0, rows)._replace(keys=rows.keys)
 
 
 def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[np.ndarray]:
