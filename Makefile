@@ -69,7 +69,7 @@ help:
 	@echo "make smoke          a test each of Spark, of a wheel, of kernels with array bounds checked"
 	@echo "make figures        count what the code is made of, print it, write bench/FIGURES.md"
 	@echo "make bench          measure speed, write bench/RESULTS.md; ARGS=\"scale --help\" names others:"
-	@echo "                    alarms, cores, coverage, disk, nulls, profile, scale, spark"
+	@echo "                    alarms, cores, coverage, disk, lock, nulls, profile, scale, spark"
 	@echo "make kernels        tests of kernels again: coverage with the JIT off, array bounds checked"
 	@echo "make conformance    run the tools that profiles stand for beside them: those quick to install"
 	@echo "                    (PEERS=all: all of them, and write docs/reference/parity.md)"

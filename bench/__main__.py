@@ -1,4 +1,4 @@
-"""`python -m bench`: run every case, then write RESULTS.md and the block of the README.
+"""`python -m bench`: run every case, then write RESULTS.md, the block of the README, LOCK.md.
 
 ``python -m bench scale ...`` runs another of the benchmarks: `OTHERS`.
 """
@@ -11,11 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import lock
 from bench.report import fill_block, readme_block, results
 from bench.runs import read_run
 
 #: Programs of their own, with options of their own.
-OTHERS = ("alarms", "cores", "coverage", "disk", "nulls", "profile", "scale", "spark")
+OTHERS = ("alarms", "cores", "coverage", "disk", "lock", "nulls", "profile", "scale", "spark")
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "build" / "bench" / "run.json"
 
@@ -47,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         chosen.readme.write_text(readme, encoding="utf-8")
         print(f"filled the block of {chosen.readme}")
+    if chosen.run is None:
+        lock.main([])
     return 0
 
 

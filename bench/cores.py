@@ -21,25 +21,44 @@ from pyarrow import parquet
 
 from bench.machine import Clock, described, machine_lines
 from bench.tables import number, table, times
-from bench.workload import SEED, SEVEN
-from fastrank_eval import evaluate
+from bench.workload import EIGHT, PAIRED, SEED, SEVEN
+from fastrank_eval import compare, evaluate
 from fastrank_eval._lib.threads import processors
 
-__all__ = ["CASES", "Time", "impressions", "report"]
+__all__ = ["CASES", "Case", "Time", "call_of", "impressions", "report", "sources"]
 
 ROOT = Path(__file__).parent.parent
 #: Rows of a shuffled log beside those of a sorted one.
 _SHUFFLED = 5
 _ROUNDS = 5
-#: Order of the rows, name, measures and slices.
+#: Row groups of the Parquet file, for any number of rows: threads decode whole ones.
+_ROW_GROUPS = 96
+
+
+class Case(NamedTuple):
+    """Order of the rows, name of the measures, these, and what slices are cut by."""
+
+    order: str
+    name: str
+    measures: str
+    by: str | None = None
+
+    @property
+    def scores(self) -> list[str]:
+        """The columns of the models; two are compared."""
+        return ["score", "other"] if self.measures == PAIRED else ["score"]
+
+
 CASES = (
-    ("sorted", "GAUC", "GAUC", None),
-    ("sorted", "seven", SEVEN, None),
-    ("sorted", "seven by 10 slices", SEVEN, "slot"),
-    ("shuffled", "GAUC", "GAUC", None),
-    ("shuffled", "seven", SEVEN, None),
-    ("sorted Parquet", "GAUC", "GAUC", None),
-    ("sorted Parquet", "seven", SEVEN, None),
+    Case("sorted", "GAUC", "GAUC"),
+    Case("sorted", "seven", SEVEN),
+    Case("sorted", "eight", EIGHT),
+    Case("sorted", "seven by 10 slices", SEVEN, "slot"),
+    Case("sorted", "two models, paired", PAIRED),
+    Case("shuffled", "GAUC", "GAUC"),
+    Case("shuffled", "seven", SEVEN),
+    Case("sorted Parquet", "GAUC", "GAUC"),
+    Case("sorted Parquet", "seven", SEVEN),
 )
 
 
@@ -55,7 +74,10 @@ class Time(NamedTuple):
 
 
 def impressions(count: int, seed: int = SEED) -> pa.Table:
-    """Make sorted rows of groups with a long tail of sizes, 5 % of them clicked."""
+    """Make sorted rows of groups with a long tail of sizes, 5 % of them clicked.
+
+    The scores of "other" are in no order.
+    """
     rng = np.random.default_rng(seed)
     sizes = np.maximum(rng.lognormal(4.0, 1.0, count // 40 + 1), 1).astype(np.int64)
     sizes = sizes[: np.searchsorted(np.cumsum(sizes), count) + 1]
@@ -69,6 +91,7 @@ def impressions(count: int, seed: int = SEED) -> pa.Table:
         "score": score,
         "click": clicked,
         "slot": slot,
+        "other": rng.random(rows, dtype=np.float32),
     }
     return pa.table({name: column[:count] for name, column in columns.items()})
 
@@ -97,23 +120,36 @@ def report(rows: int, threads: list[int]) -> str:
     )
 
 
+def sources(log: pa.Table, shuffled: int, folder: Path) -> dict[str, tuple[Any, int]]:
+    """Bring rows into each order: a table or a file, and its number of rows."""
+    path = folder / "log.parquet"
+    parquet.write_table(log, path, row_group_size=log.num_rows // _ROW_GROUPS + 1)
+    rows = log.take(np.random.default_rng(SEED).permutation(shuffled)).combine_chunks()
+    return {
+        "sorted": (log, log.num_rows),
+        "shuffled": (rows, shuffled),
+        "sorted Parquet": (path, log.num_rows),
+    }
+
+
+def call_of(case: Case, source: object, threads: int) -> Callable[[], object]:
+    """The evaluation of a case."""
+    options: dict[str, Any] = {
+        "group": "user", "label": "click", "measures": case.measures, "threads": threads
+    }  # fmt: skip
+    if len(case.scores) > 1:
+        return partial(compare, source, score=case.scores, baseline="score", **options)
+    return partial(evaluate, source, score=case.scores, by=case.by, **options)
+
+
 def _measure(rows: int, threads: list[int]) -> Iterator[Time]:
-    log = impressions(rows)
-    shuffled = log.take(np.random.default_rng(SEED).permutation(rows // _SHUFFLED))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log.parquet"
-        parquet.write_table(log, path, row_group_size=1 << 20)
-        sources: dict[str, tuple[Any, int]] = {
-            "sorted": (log, rows),
-            "shuffled": (shuffled.combine_chunks(), shuffled.num_rows),
-            "sorted Parquet": (path, rows),
-        }
-        for order, name, measures, by in CASES:
-            source, count = sources[order]
-            call = partial(evaluate, source, group="user", label="click", score="score")
+        found = sources(impressions(rows), rows // _SHUFFLED, Path(folder))
+        for case in CASES:
+            source, count = found[case.order]
             for used in threads:
-                one = partial(call, measures=measures, by=by, threads=used)
-                yield Time(order, name, count, used, *_seconds(one))
+                spent = _seconds(call_of(case, source, used))
+                yield Time(case.order, case.name, count, used, *spent)
 
 
 def _seconds(call: Callable[[], object]) -> tuple[float, float]:
