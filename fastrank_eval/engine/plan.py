@@ -91,6 +91,10 @@ class Plan:
         Slices with fewer groups are left out.
     buckets : bool
         Keep sums by a hash of the clusters' keys.
+    choices : mapping of str to str
+        Conventions by name, from the caller, a profile or the defaults.
+    requested : mapping of str to str
+        By requested name the text of the computed measure, where a profile set other options.
     """
 
     roles: Roles
@@ -106,6 +110,8 @@ class Plan:
     slicings: Slicings | None = None
     min_groups: int = 1
     buckets: bool = False
+    choices: Mapping[str, str] = field(default_factory=dict)
+    requested: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def grouped(self) -> bool:

@@ -6,9 +6,11 @@ Choose how to read rows: in order, or scattered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -39,6 +41,7 @@ from fastrank_eval.engine.options import (
     KEEP_CLUSTERS,
     KEEP_GROUPS,
     KEEP_VALUES,
+    OPTIONS,
     Options,
 )
 from fastrank_eval.engine.plan import (
@@ -82,7 +85,7 @@ from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
+from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.slicing.spec import requested_slicing
@@ -210,33 +213,6 @@ def _labelled_share(labels: pa.Array) -> float:
     return np.count_nonzero(as_array(labels)) / len(labels)
 
 
-class Request(NamedTuple):
-    """What a caller asks for, before the source is open.
-
-    Parameters
-    ----------
-    options : Options
-    choices : dict of str to str
-        Conventions by name, from the caller, a profile or the defaults.
-    undefined : dict of str to str
-        As `undefined_policies` returns them.
-    names : dict of str to str
-        By requested name the canonical text of the computed measure, where a profile set other
-        options.
-    measures : tuple of Measure
-        The computed measures, each once.
-    roles : Roles
-        Without slices and types of columns.
-    """
-
-    options: Options
-    choices: dict[str, str]
-    undefined: dict[str, str]
-    names: dict[str, str]
-    measures: tuple[Measure, ...]
-    roles: Roles
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The totals, values and metadata of a run.
@@ -287,17 +263,18 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
         As `evaluate` does, for the first request with an error.
     """
     started, compiled = perf_counter(), compilations.count
-    drafts, plans, reader = prepare(requests)
+    plans, reader = prepare(requests)
     found, strategy = _read_rows(requests[0], plans, reader)
-    runs = [*zip(drafts, plans, found, strict=True)]
+    runs = [*zip(requests, plans, found, strict=True)]
     summaries = [summary_rows(plan, rows.totals) for _, plan, rows in runs]
     conventions = [_conventions(*one, reader.source, strategy) for one in runs]
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
-    for (draft, plan, rows), summary, for_plan in zip(runs, summaries, conventions, strict=True):
+    for (_, plan, rows), summary, for_plan in zip(runs, summaries, conventions, strict=True):
         counts = rows.totals.overall.rows(), rows.totals.overall.groups()
-        meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, draft.names, stored)
+        names = dict(plan.requested)
+        meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, names, stored)
         groups, schema = (rows.keys, rows.values), reader.source.schema
         evaluations.append(Evaluation(plan, rows.totals, *groups, schema, summary, meta))
     return evaluations
@@ -311,14 +288,99 @@ def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Eva
 @closing_readers()
 def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
     """Read the rows once, without values of measures."""
-    _, (plan,), reader = prepare([options])
+    (plan,), reader = prepare([options])
     (rows,), _ = _read_rows(options, [plan], reader)
     refuse_if_none_left(plain_counts(rows.left_out), rows.totals.overall.rows())
     return plan, rows
 
 
-def _draft(options: Options) -> Request:
-    """Check a request as far as the source need not be open."""
+class _Planned(NamedTuple):
+    """The plans of a run: before a source is open, and for the types of its columns.
+
+    Parameters
+    ----------
+    drafts, plans : sequence of Plan
+    names : tuple of str
+        Columns that the source must have.
+    kinds : list of pyarrow.DataType, or None
+        Their types; None before a source is open.
+    columns : tuple of str
+        Columns that are read.
+    """
+
+    drafts: Sequence[Plan]
+    plans: Sequence[Plan] = ()
+    names: tuple[str, ...] = ()
+    kinds: list[pa.DataType] | None = None
+    columns: tuple[str, ...] = ()
+
+
+#: The number of runs whose plans are kept.
+_KEPT = 64
+
+
+@lru_cache(_KEPT)
+def _place(*_: Hashable) -> list[_Planned]:
+    """Return where the plans of such options are kept, empty at first."""
+    return []
+
+
+#: Returns the options that a plan depends on, and that can be hashed as they are.
+_plain = attrgetter(
+    *OPTIONS.keys()
+    - {"measures", "score", "undefined", "profile", "by"}
+    - {"null_groups", "where", "limit", "memory", "format", "progress"}  # choose the rows
+)
+
+
+def _key_of(options: Options) -> Hashable:
+    """Return all that a plan depends on, but for the types of columns."""
+    mappings = (options.score, options.undefined)
+    measures = options.measures if isinstance(options.measures, tuple) else (options.measures,)
+    return (
+        _plain(options),
+        options.profile and options.profile.name,
+        *(tuple(each.items()) if isinstance(each, dict) else each for each in mappings),
+        # The text of a measure does not say under which name, or by which class.
+        *(
+            (type(m), str(m), m.alias, m.explicit_options) if isinstance(m, Measure) else m
+            for m in measures
+        ),
+    )
+
+
+def _place_of(requests: Sequence[Options]) -> list[_Planned]:
+    """Return where the plans of requests are kept, if they may be."""
+    if any(options.by for options in requests):
+        return []  # slices number the values of the rows
+    try:
+        place = _place(processors(), *map(_key_of, requests))
+    except TypeError:  # an option that cannot be hashed
+        return []
+    measures = [m for known in place for plan in known.plans for m in plan.measures]
+    if any(registry.get(m.name) is not type(m) for m in measures):
+        place.clear()  # registered anew, as in a notebook
+    return place
+
+
+def prepare(requests: Sequence[Options]) -> tuple[Sequence[Plan], RowReader]:
+    """Check requests, open their source and plan one run.
+
+    The same options and types of columns have the plans of the run before.
+    """
+    check_shared(requests)
+    place = _place_of(requests)
+    known = next(iter(place), None) or _Planned([_draft(options) for options in requests])
+    source = _open(requests, known.drafts)
+    if source.untyped or known.kinds != _kinds(source, known.names):
+        known = _complete(requests, known.drafts, source)
+        if not any(plan.roles.fields for plan in known.plans):  # they number values of the rows
+            place[:] = [known]
+    return known.plans, RowReader(source, known.columns, requests[0].limit)
+
+
+def _draft(options: Options) -> Plan:
+    """Plan a run as far as the source need not be open."""
     choices = _choices(options)
     undefined = undefined_policies(choices["undefined"])
     choices["undefined"] = undefined_text(undefined)
@@ -329,22 +391,38 @@ def _draft(options: Options) -> Request:
     measures = tuple(dict.fromkeys(computed))
     roles = _roles(options, choices, measures)
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
+    baseline = None
     if options.baseline is not None:
         _check_baseline(options.baseline, roles.scores)
-    names = {} if computed is requested else requested_names(requested, computed)
-    return Request(options, choices, undefined, names, measures, roles)
+        baseline = roles.scores.index(options.baseline)
+    return Plan(
+        roles=roles,
+        measures=measures,
+        ties=choices["ties"],
+        policies=undefined,
+        groups=choices["groups"],
+        presorted=options.order == "sorted",
+        per_group=bool(roles.group) and (options.keep is None or options.keeps("values")),
+        threads=options.threads or processors(),
+        confidence=options.confidence,
+        baseline=baseline,
+        min_groups=options.min_groups,
+        buckets=bool(roles.group) and options.keeps("clusters"),
+        choices=choices,
+        requested={} if computed is requested else requested_names(requested, computed),
+    )
 
 
-def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], RowReader]:
-    """Check requests, open their source and plan one run."""
-    check_shared(requests)
-    drafts = [_draft(options) for options in requests]
-    source, plans = _open(drafts), []
-    for draft, slicings in zip(drafts, _open_slicings(drafts, source), strict=True):
-        options, choices, roles = draft.options, draft.choices, draft.roles
+def _complete(requests: Sequence[Options], drafts: Sequence[Plan], source: Source) -> _Planned:
+    """Complete plans by the slices and the types of columns of a source."""
+    names, plans = dict[str, str](), []
+    for options, draft, slicings in zip(
+        requests, drafts, _open_slicings(requests, source), strict=True
+    ):
+        roles = draft.roles
         if slicings is not None:
             roles = replace(roles, fields=(*roles.fields, *slicings.columns))
-        _check_columns(options, roles, source)
+        names |= _check_columns(options, roles, source)
         kinds = [source.schema.field(name).type for name in roles.scores]
         roles = replace(
             roles,
@@ -352,40 +430,31 @@ def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], Row
             integers=tuple(ordered_integers(kind, roles) for kind in kinds),
             score_kind=_score_kind(roles, drafts, kinds),
         )
-        baseline = None if options.baseline is None else roles.scores.index(options.baseline)
-        plans.append(
-            Plan(
-                roles=roles,
-                measures=draft.measures,
-                ties=choices["ties"],
-                policies=draft.undefined,
-                groups=choices["groups"],
-                presorted=options.order == "sorted",
-                per_group=bool(roles.group) and (options.keep is None or options.keeps("values")),
-                threads=options.threads or processors(),
-                confidence=options.confidence,
-                baseline=baseline,
-                slicings=slicings,
-                min_groups=options.min_groups,
-                buckets=bool(roles.group) and "clusters" in (options.keep or ()),
-            )
-        )
+        plans.append(replace(draft, roles=roles, slicings=slicings))
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
-    return drafts, plans, RowReader(source, tuple(columns), requests[0].limit)
+    return _Planned(drafts, plans, tuple(names), _kinds(source, names), tuple(columns))
 
 
-def _open_slicings(drafts: Sequence[Request], source: Source) -> list[Slicings | None]:
+def _kinds(source: Source, names: Iterable[str]) -> list[pa.DataType] | None:
+    """Return the types of columns, or None if one is not there."""
+    try:
+        return [source.schema.field(name).type for name in names]
+    except KeyError:
+        return None
+
+
+def _open_slicings(requests: Sequence[Options], source: Source) -> list[Slicings | None]:
     """Open the slicings of each request; each column is encoded once."""
-    if not any(draft.options.by for draft in drafts):
-        return [None for _ in drafts]
+    if not any(options.by for options in requests):
+        return [None for _ in requests]
     from fastrank_eval.slicing.slicer import open_slicings
 
-    specs = [requested_slicing(draft.options.by) if draft.options.by else () for draft in drafts]
-    every = open_slicings(list(chain.from_iterable(specs)), source, drafts[0].options.limit)
+    specs = [requested_slicing(options.by) if options.by else () for options in requests]
+    every = open_slicings(list(chain.from_iterable(specs)), source, requests[0].limit)
     return [every.select(for_plan) if for_plan else None for for_plan in specs]
 
 
-def _score_kind(roles: Roles, drafts: Sequence[Request], kinds: Sequence[pa.DataType]) -> str:
+def _score_kind(roles: Roles, drafts: Sequence[Plan], kinds: Sequence[pa.DataType]) -> str:
     """Read scores as a request does that has them too, to share them."""
     if any(map(is_wide_integer, kinds)):
         return roles.score_kind  # doubles of wide integers depend on the kind
@@ -475,24 +544,13 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     return ()
 
 
-def _open(drafts: Sequence[Request]) -> Source:
+def _open(requests: Sequence[Options], drafts: Sequence[Plan]) -> Source:
     """Open the source of requests."""
-    options = drafts[0].options
-    keys, texts, numbers = set[str](), set[str](), set[str]()
-    for roles, by in ((draft.roles, draft.options.by) for draft in drafts):
-        keys |= roles.by_column("group", "cluster", "item").keys()
-        texts |= roles.by_column("field").keys()
-        numbers |= roles.by_column("label", "score", "weight", "group weight").keys()
-        numbers.update(input_columns(roles.scores, roles.expressions))
-        if by:
-            from fastrank_eval.slicing.slicer import sliced_columns
-
-            texts.update(sliced_columns(by, binned=False))
-            numbers.update(sliced_columns(by, binned=True))
-    wanted = filter(is_unicode, keys | (texts - numbers))  # others are refused below
+    options = requests[0]
+    wanted = _text_columns(requests, drafts)
     source = open_rows(options.source, options.format, options.where, wanted)
     if source.as_text is not None and options.where is not None:
-        source = with_quoted_text(source, options.where, numbers)
+        source = with_quoted_text(source, options.where, _number_columns(requests, drafts))
     expressions = [draft.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
     unit = dict.fromkeys((*(options.cluster or ()), *(options.group or ())))
@@ -501,8 +559,39 @@ def _open(drafts: Sequence[Request]) -> Source:
     return source.without_nulls(list(unit), options.limit)
 
 
-def _check_columns(options: Options, roles: Roles, source: Source) -> None:
-    """Raise if the source lacks a column, or has text for numbers."""
+def _text_columns(requests: Sequence[Options], drafts: Sequence[Plan]) -> Iterator[str]:
+    """Yield the columns that are text where columns have no types."""
+    keys, texts = set[str](), set[str]()
+    for draft, options in zip(drafts, requests, strict=True):
+        keys |= draft.roles.by_column("group", "cluster", "item").keys()
+        texts |= draft.roles.by_column("field").keys()
+        if options.by:
+            from fastrank_eval.slicing.slicer import sliced_columns
+
+            texts.update(sliced_columns(options.by, binned=False))
+    wanted = keys | (texts - _number_columns(requests, drafts))
+    yield from filter(is_unicode, wanted)  # others are refused below
+
+
+def _number_columns(requests: Sequence[Options], drafts: Sequence[Plan]) -> set[str]:
+    """Return the columns that are read as numbers."""
+    numbers = set[str]()
+    for draft, options in zip(drafts, requests, strict=True):
+        roles = draft.roles
+        numbers |= roles.by_column("label", "score", "weight", "group weight").keys()
+        numbers.update(input_columns(roles.scores, roles.expressions))
+        if options.by:
+            from fastrank_eval.slicing.slicer import sliced_columns
+
+            numbers.update(sliced_columns(options.by, binned=True))
+    return numbers
+
+
+def _check_columns(options: Options, roles: Roles, source: Source) -> dict[str, str]:
+    """Return the role of each column, which the source must have.
+
+    None has text for numbers.
+    """
     if roles.expressions:
         refuse_computed(roles)
     # Groups and subtopics even if nothing reads them.
@@ -520,18 +609,18 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [name], role=role)
     for name, role in roles.by_column("label", "score", "weight", "group weight").items():
         refuse_text(source, name, role)
+    return names
 
 
 def _conventions(
-    draft: Request, plan: Plan, rows: PlanTotals, source: Source, strategy: Mapping[str, object]
+    options: Options, plan: Plan, rows: PlanTotals, source: Source, strategy: Mapping[str, object]
 ) -> dict[str, object]:
     """List every convention of a run, by name."""
-    options = draft.options
     conventions: dict[str, object] = {
-        **draft.choices,
+        **plan.choices,
         **({"nan": options.nan} if options.nan != "error" else {}),
         "weight": options.weight,
-        **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
+        **({"score": dict(plan.roles.expressions)} if plan.roles.expressions else {}),
         **(strategy if plan.grouped else {"order": "any"}),
     }
     if plan.roles.cluster:

@@ -120,7 +120,7 @@ def open_rows(
 ) -> Source:
     """Open a source as `open_source` does, without a check of types."""
     checked("format", format, one_of(None, *FORMATS))
-    names, condition = frozenset(text), None
+    condition = None
     if where is not None:
         from fastrank_eval.io.filters import condition_of
 
@@ -131,13 +131,13 @@ def open_rows(
         stream = open_standard_input(format)
         return stream if condition is None else condition.apply(stream)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition, names)
+        return open_files([source], format, condition, frozenset(text))
     if isinstance(source, (list, tuple)) and not isinstance(
         next(iter(source), None), (pa.RecordBatch, pa.Table)
     ):
-        return open_files(source, format, condition, names)
+        return open_files(source, format, condition, frozenset(text))
     if isinstance(source, Source):
-        if names and source.as_text is not None:
+        if source.as_text is not None and (names := frozenset(text)):
             source = source.as_text(names)
         return source if condition is None else condition.apply(source)
     name = type_name(source)

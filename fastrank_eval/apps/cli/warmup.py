@@ -108,7 +108,7 @@ def _evaluate_samples(
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
-    (request,), (plan,), reader = prepare([Options.read(sources, options)])
+    (plan,), reader = prepare([Options.read(sources, options)])
     roles = plan.roles
     with reader.completing_errors():
         batches = list(reader.batches())
@@ -127,7 +127,7 @@ def _evaluate_samples(
     # Only AUC of many more rows calls this kernel.
     for counts in (np.uint8, np.uint16, np.uint32) if plan.pooled_states else ():
         add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
-    for sample in _samples(rows, roles, request.options.order):
+    for sample in _samples(rows, roles, plan.choices["order"]):
         # Such rows may be refused: a group has no click.
         with suppress(FastRankEvalError):
             run(sample, batch_rows=_BATCH_ROWS, **options, keep="")
