@@ -9,9 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 #: NumPy's types of numbers by the number of Arrow's.
-_NUMBERS = {
+NUMBERS = {
     pa.from_numpy_dtype(name).id: np.dtype(name)
     for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+
+#: NumPy's types of integers, dates and times, which have their order and are equal where they are.
+WORDS = {
+    **{number: dtype for number, dtype in NUMBERS.items() if dtype.kind != "f"},
+    **{kind.id: np.dtype(np.int32) for kind in (pa.date32(), pa.time32("s"))},
+    **{
+        kind.id: np.dtype(np.int64)
+        for kind in (pa.date64(), pa.time64("us"), pa.timestamp("s"), pa.duration("s"))
+    },
 }
 
 
@@ -72,7 +82,7 @@ def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> 
 def numpy_type(kind: pa.DataType) -> np.dtype:
     """Return the NumPy type of an Arrow type of numbers or times."""
     # to_pandas_dtype() of Arrow 20 and 21 imports pandas where it is installed: 0.3 s.
-    return _NUMBERS.get(kind.id) or np.dtype(kind.to_pandas_dtype())
+    return NUMBERS.get(kind.id) or np.dtype(kind.to_pandas_dtype())
 
 
 def as_array(column: pa.Array) -> np.ndarray:
@@ -113,10 +123,10 @@ def _bits(column: pa.Array, buffer: int) -> np.ndarray:
 
 def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:
     """View the memory of a fixed-width array as a read-only NumPy array."""
-    if not len(column):
+    rows, start = len(column), column.offset * dtype.itemsize
+    if not rows:
         return frozen(np.empty(0, dtype))
-    start = column.offset * dtype.itemsize
-    return frozen(np.frombuffer(column.buffers()[1], dtype, len(column), start))
+    return frozen(np.frombuffer(column.buffers()[1], dtype, rows, start))
 
 
 def floats_or_nan(column: pa.ChunkedArray) -> np.ndarray:
@@ -138,7 +148,7 @@ def decode_array(column: pa.Array) -> pa.Array:
     Arrow can take rows of the result.
     """
     kind = column.type
-    if kind.id in _NUMBERS:
+    if kind.id in NUMBERS:
         return column
     if isinstance(kind, pa.BaseExtensionType):
         return decode_array(column.storage)
@@ -261,14 +271,14 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
         timestamps. None for strings and bytes.
     """
     kind = key.type
+    if kind.id in WORDS:
+        return fixed_items(key, WORDS[kind.id])
     if pa.types.is_boolean(kind):
         return as_array(key)
-    if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+    if not (pa.types.is_decimal(kind) or pa.types.is_interval(kind)):
         return None
     width = kind.bit_width // 8
-    if width > 8:
-        return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
-    return fixed_items(key, _NUMBERS.get(kind.id) or np.dtype(f"i{width}"))
+    return fixed_items(key, np.dtype((np.uint64, (width // 8,)) if width > 8 else f"i{width}"))
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -8,13 +8,12 @@ Evaluate rows in any order: partition them first, on disk if need be.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice, pairwise, zip_longest
 from os import PathLike
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +43,6 @@ from fastrank_eval.groups.scan import (
     KeyWatch,
     ReturningKey,
     SplitGroup,
-    View,
     group_starts,
     key_run,
     key_text,
@@ -153,8 +151,9 @@ class Evaluator:
         self.expect_labelled(1.0)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
-        self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
-        self._checked = self.plan_columns.score_indices(p for p in self.grouped if self._scored[p])
+        scored = [p for p in self.grouped if plans[p].ranks or plans[p].presorted]
+        self._views = [(plans[p].skip_empty, p in scored) for p in self.grouped]
+        self._checked = self.plan_columns.score_indices(scored)
         self._lock = Lock()
         self.clear()
 
@@ -201,11 +200,7 @@ class Evaluator:
             For the plans with groups; None if no row is left for them.
         """
         checked: Container[int] = self._checked if scanned else ()
-        left_out: list[RowsLeftOut] = [Counter() for _ in self.plans]
-        rows = rows_of(batch, self.plan_columns, first_row, checked, left_out)
-        for p, counts in enumerate(left_out):
-            if counts:
-                self._leave_out(p, counts)
+        rows = rows_of(batch, self.plan_columns, first_row, checked, self._leave_out)
         if not rows.rows:
             return None
         for p in self._whole:
@@ -222,15 +217,12 @@ class Evaluator:
 
     def scan(self, keys: Keys, columns: Sequence[Columns], whole: bool) -> BatchScan:
         """Scan every row of a batch of contiguous groups; see `scan_batch`."""
-        views = [
-            View(of_plan, self.plans[p].skip_empty, self._scored[p])
-            for p, of_plan in zip(self.grouped, columns, strict=True)
-        ]
-        roles = self.first.roles
+        roles, views = self.first.roles, self._views
         if not roles.nested:
-            return scan_batch(keys, views, whole)
+            return scan_batch(keys, columns, views, whole)
+        of_groups = self.keys_of_groups(keys)
         try:
-            return scan_batch(self.keys_of_groups(keys), views, whole, self.outer_keys(keys))
+            return scan_batch(of_groups, columns, views, whole, self.outer_keys(keys))
         except SplitGroup as split:
             both = keys_at(keys, np.array([split.row - 1, split.row]))
             raise split_group(roles, both) from None
@@ -402,8 +394,7 @@ def split_group(roles: Roles, keys: Keys) -> ColumnError:
 _CUT_GROUPS = 256
 
 
-@dataclass
-class BatchResult:
+class BatchResult(NamedTuple):
     """The result of one batch.
 
     Parameters
@@ -744,7 +735,8 @@ class ScatteredEvaluator:
             first = next(rest, None)
             if first is None:
                 return
-            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles.keys, 0)]
+            keys = evaluator.plan_columns.keys
+            types = [key.type for key in keys_of(first_rows(first, 1), keys, 0)]
             partitioner = Partitioner(
                 plan.roles.keys,
                 types,

@@ -72,7 +72,7 @@ from fastrank_eval.groups.scan import (
     key_text,
     keys_at,
 )
-from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, ordered_integers
+from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, key_columns, ordered_integers
 from fastrank_eval.io.computed import (
     expressions_of,
     input_columns,
@@ -194,7 +194,7 @@ def _order_error(returning: ReturningKey, roles: Roles, order: str) -> OrderErro
 
 def _scattered(batch: pa.RecordBatch, names: Sequence[str], roles: Roles) -> bool:
     for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
-        keys = keys_of(batch.slice(0, rows), names, 0, set(roles.cluster) - set(roles.group))
+        keys = keys_of(batch.slice(0, rows), key_columns(names, roles), 0)
         starts = np.append(0, group_starts(keys))
         if any(directions(keys, starts)):
             continue

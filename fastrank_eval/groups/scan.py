@@ -16,7 +16,15 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, frozen, row_column
+from fastrank_eval._lib.arrow import (
+    WORDS,
+    arrow_column,
+    as_array,
+    fixed_items,
+    fixed_width,
+    frozen,
+    row_column,
+)
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
@@ -26,6 +34,8 @@ from fastrank_eval.io.keys import encode_keys
 _BLOCK = 1 << 14
 #: Labelled rows that are written behind the last one, and overwritten by the next.
 _SPARE = 2
+#: The first and the last of some groups; the last of some, and the first of the next.
+_ENDS, _BETWEEN = np.array([0, -1]), np.array([1, 2])
 _NO_WORDS = frozen(np.empty(0, np.uint64))
 _NO_SCORES = frozen(np.empty(0, np.float32))
 #: Groups that tell whether unsorted rows are worth a scan of all of them, unless they are few.
@@ -63,7 +73,7 @@ class LabelledRows:
     def marks(self) -> np.ndarray:
         """One byte a row, not 0 where the row is labelled. uint8, read-only."""
         if self.label.dtype.itemsize == 1:
-            return _bytes_of(self.label)
+            return frozen(self.label.view(np.uint8))
         return frozen((self.label != 0).view(np.uint8))
 
 
@@ -101,8 +111,7 @@ class RankedRows:
         return cast(np.ndarray, self.place) - first
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(NamedTuple):
     """What one scan of every row finds.
 
     Parameters
@@ -150,20 +159,19 @@ def scan(
     whole : bool
         Whether the first and the last group of `words` are whole. Otherwise they are cut off.
     """
-    label = _bytes_of(label) if label.dtype.itemsize == 1 else frozen(label.view())
-    rows = len(label)
+    bits = label.view(f"u{label.dtype.itemsize}")
+    label = frozen(bits if label.dtype.itemsize == 1 else label.view())
     given = 0 if starts is None else len(starts)
-    edges = scratch("edges", (given or rows + 1) + _SPARE)
+    bounds = given or len(label) + 1
+    edges = scratch("edges", bounds + _SPARE)
     if starts is not None:
         edges[:given] = starts
     # The bits of -0.0 count too: there may be room for more.
-    most = int(np.count_nonzero(label.view(f"u{label.dtype.itemsize}"))) + _SPARE
-    bounds = given or rows + 1
-    row, offsets = (
-        np.empty(most, np.int64),
-        scratch("offsets", min(most, bounds) if skip else bounds),
-    )
-    ranked_groups = np.empty(min(most, bounds) if skip else 0, np.int64)
+    most = int(np.count_nonzero(bits)) + _SPARE
+    if skip:
+        bounds = min(most, bounds)
+    row, offsets = np.empty(most, np.int64), scratch("offsets", bounds)
+    ranked_groups = np.empty(bounds if skip else 0, np.int64)
     above, size = np.empty((2, most if score is not None else 0), np.int64)
     counts = np.empty(6, np.int64)
     _scan(
@@ -243,10 +251,6 @@ def descends(score: np.ndarray, starts: np.ndarray) -> bool:
     edges = edges[np.diff(edges, prepend=0) > 0]  # np.unique() imports numpy.ma
     between = int(np.count_nonzero(score[edges] > score[edges - 1]))
     return int(_count_rises(score, 1, len(score))) == between
-
-
-def _bytes_of(label: np.ndarray) -> np.ndarray:
-    return frozen(label.view(np.uint8))
 
 
 @kernel
@@ -436,23 +440,6 @@ def group_starts(keys: Sequence[pa.Array]) -> np.ndarray:
     return changed.nonzero()[0] + 1
 
 
-class View(NamedTuple):
-    """What a plan reads of a batch of contiguous groups.
-
-    Parameters
-    ----------
-    columns : Columns
-    skip : bool
-        Leave out groups without a labelled row.
-    scored : bool
-        Look at the scores too.
-    """
-
-    columns: Columns
-    skip: bool
-    scored: bool
-
-
 class BatchScan(NamedTuple):
     """What one scan of every row of a batch finds, for several plans.
 
@@ -491,7 +478,13 @@ class SplitGroup(Exception):
         self.row = row
 
 
-def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ()) -> BatchScan:
+def scan_batch(
+    keys: Keys,
+    columns: Sequence[Columns],
+    views: Sequence[tuple[bool, bool]],
+    whole: bool,
+    outer: Keys = (),
+) -> BatchScan:
     """Scan every row of a batch of contiguous groups.
 
     Edges are found once, and scores that rise inside a group are scanned once.
@@ -500,8 +493,10 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
     ----------
     keys : tuple of pyarrow.Array, each of length rows
         At least one row.
-    views : sequence of View
-        One for each plan, at least one. Plans may share arrays.
+    columns : sequence of Columns
+        Those of each plan, at least one. Plans may share arrays.
+    views : sequence of (bool, bool)
+        For each plan: leave out groups without a labelled row; look at the scores too.
     whole : bool
         Whether the first and the last group are whole. Otherwise they are left out.
     outer : tuple of pyarrow.Array, each of length rows
@@ -523,37 +518,36 @@ def scan_batch(keys: Keys, views: Sequence[View], whole: bool, outer: Keys = ())
     # By identity, because plans share arrays.
     known: dict[tuple[int, int, bool], Scan] = {}
     unsorted: set[int] = set()
-    first: Scan | None = None
 
-    def scan_of(view: View, score: np.ndarray | None) -> Scan:
-        nonlocal first, edges
-        at = id(view.columns.label), id(score), view.skip
+    def scan_of(label: np.ndarray, score: np.ndarray | None, skip: bool) -> Scan:
+        nonlocal edges
+        at = id(label), id(score), skip
         if at in known:
             return known[at]
         if id(score) in unsorted:
-            return known.setdefault(at, scan_of(view, None))
+            return known.setdefault(at, scan_of(label, None, skip))
         # To compare sorted scores again takes less time than to fetch those beside labelled rows.
-        one = known[at] = scan(view.columns.label, score, view.skip, **edges)
-        if first is None:
-            first, edges = one, {"starts": one.starts}
+        one = known[at] = scan(label, score, skip, **edges)
+        if len(known) == 1:
+            edges = {"starts": one.starts}
         if score is not None and one.ranked_rows is None:
             unsorted.add(id(score))
         return one
 
     labelled_rows, ranked_rows = [], []
-    passed = True
-    for view in views:
-        complete = [
-            model
-            for model, missing in enumerate(view.columns.unretrieved)
-            if view.scored and missing is None
-        ]
-        scans = [scan_of(view, view.columns.scores[model]) for model in complete]
-        passed &= all(one.passed for one in scans)
-        ranked_rows.append({m: one.ranked_rows for m, one in zip(complete, scans, strict=True)})
-        labelled_rows.append((scans or [scan_of(view, None)])[0].labelled_rows)
-    first_scan = cast(Scan, first)
-    starts, directions = first_scan.starts, first_scan.directions
+    for of_plan, (skip, scored) in zip(columns, views, strict=True):
+        label, missing = of_plan.label, of_plan.unretrieved
+        scans = {
+            model: scan_of(label, score, skip)
+            for model, score in enumerate(of_plan.scores if scored else ())
+            if missing[model] is None
+        }
+        ranked_rows.append({model: one.ranked_rows for model, one in scans.items()})
+        of_first = scans[min(scans)] if scans else scan_of(label, None, skip)
+        labelled_rows.append(of_first.labelled_rows)
+    first = next(iter(known.values()))
+    starts, directions = first.starts, first.directions
+    passed = all(one.passed for one in known.values())
     if not outer:
         return BatchScan(starts, directions, passed, labelled_rows, ranked_rows)
     every = starts[1:-1] if whole else starts
@@ -660,13 +654,12 @@ def value_text(key: pa.Array, i: int) -> str:
         return str(key.slice(i, 1).cast(pa.string())[0].as_py())
 
 
-@dataclass(frozen=True)
-class KeyRun:
+class KeyRun(NamedTuple):
     """Keys of consecutive groups, for the check for returning keys.
 
     Parameters
     ----------
-    first, last : tuple of pyarrow.Array of length 1
+    ends : tuple of pyarrow.Array of length 2
         Keys of the first and the last group.
     ascending, descending : bool
         Whether every key is above (below) the previous one.
@@ -676,8 +669,7 @@ class KeyRun:
         Number of groups.
     """
 
-    first: Keys
-    last: Keys
+    ends: Keys
     ascending: bool
     descending: bool
     keys: Keys | None
@@ -707,23 +699,22 @@ def key_run(
     """
     watched = keys if inner is None else tuple(keys[at] for at in inner)
     # No slices: they would keep all rows of their batch in memory.
-    first, last = keys_at(watched, starts[:1]), keys_at(watched, starts[-1:])
+    ends = keys_at(watched, starts[_ENDS])
     ascending, descending = known or directions(watched, starts)
     all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
-    return KeyRun(first, last, ascending, descending, all_keys, len(starts))
+    return KeyRun(ends, ascending, descending, all_keys, len(starts))
 
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
     """Select the keys of some rows."""
-    return tuple(_key_at(key, rows) for key in keys)
+    return tuple([_key_at(key, rows) for key in keys])
 
 
 def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
-    words = None if pa.types.is_boolean(key.type) else fixed_width(key)
-    if words is None or words.ndim > 1:
+    if key.type.id not in WORDS:
         return key.take(row_column(rows))
     # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can save.
-    return arrow_column(words[rows], key.type)
+    return arrow_column(fixed_items(key, WORDS[key.type.id])[rows], key.type)
 
 
 def directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
@@ -804,7 +795,7 @@ class KeyWatch:
     ) -> None:
         self.keep, self._names, self.inner = keep, names, inner
         self._ascending = self._descending = True
-        self._last: Keys | None = None
+        self._ends: Keys | None = None
         self._keys: list[Keys] = []
         self._groups = self._stored_groups = 0
         self._next_check = 1 << 12
@@ -818,13 +809,12 @@ class KeyWatch:
             A key returns, or may return: see `ReturningKey`.
         """
         step = (True, True)
-        if self._last is not None:
-            pair = zip(self._last, run.first, strict=True)
-            both = tuple(pa.concat_arrays([a, b]) for a, b in pair)
-            step = directions(both, np.arange(2))
+        if self._ends is not None:
+            pairs = zip(self._ends, run.ends, strict=True)
+            step = directions(tuple(map(pa.concat_arrays, pairs)), _BETWEEN)
         self._ascending &= run.ascending and step[0]
         self._descending &= run.descending and step[1]
-        self._last = run.last
+        self._ends = run.ends
         self._groups += run.groups
         if run.keys is not None:
             self._keys.append(run.keys)

@@ -357,21 +357,23 @@ class StoredColumn(NamedTuple):
     ----------
     role, name : str
     roles : Roles
-        Those of the first plan that reads it, for its policies.
+        Those of the first plan that reads it, for its policies; keys and items have none.
     position : int
-        Index of its values in `Columns.arrays`.
+        Index of its values in `Columns.arrays`; -1 for keys and items.
     mask : int
         Index of the mask of its nulls; -1 if no plan needs it.
-    encoder : CodedColumn or None
-        What a field is encoded by.
     """
 
     role: str
     name: str
-    roles: Roles
-    position: int
-    mask: int
-    encoder: CodedColumn | None
+    roles: Roles = Roles((), "", ())
+    position: int = _ABSENT
+    mask: int = _ABSENT
+
+
+def key_columns(names: Iterable[str], roles: Roles) -> list[StoredColumn]:
+    """List key columns; messages name those of groups as such."""
+    return [StoredColumn("group" if name in roles.group else "cluster", name) for name in names]
 
 
 class PlanColumns:
@@ -387,7 +389,15 @@ class PlanColumns:
     Attributes
     ----------
     columns : list of StoredColumn
-        Each column once: labels first, then scores.
+        Each column once, except keys and items.
+    labels, others : list of StoredColumn
+        The labels, and the columns that are neither labels nor fields.
+    fields : dict of int to CodedColumn
+        What encodes the array of an index.
+    keys : list of StoredColumn
+    item : StoredColumn or None
+    drop_masks : list of int
+        Indices of the masks of rows that each plan drops; empty if a plan drops none.
     size : int
         Number of arrays.
     """
@@ -395,27 +405,22 @@ class PlanColumns:
     def __init__(self, roles: Sequence[Roles]) -> None:
         self.roles = tuple(roles)
         grouped = next((one for one in roles if one.group), None)
-        self.keys = () if grouped is None else grouped.keys
-        #: The key columns of clusters alone, for messages.
-        self.clusters = () if grouped is None else set(grouped.cluster) - set(grouped.group)
-        self.item = next((one.item for one in roles if one.item is not None), None)
+        self.keys = [] if grouped is None else key_columns(grouped.keys, grouped)
+        items = [StoredColumn("item", one.item) for one in roles if one.item is not None]
+        self.item = items[0] if items else None
         self.columns: list[StoredColumn] = []
+        self.fields: dict[int, CodedColumn] = {}
         self.size = 0
         known: dict[Hashable, StoredColumn] = {}
 
         def store(
-            one: Roles,
-            role: str,
-            name: str,
-            *policies: Hashable,
-            masked: bool = False,
-            encoder: CodedColumn | None = None,
+            one: Roles, role: str, name: str, *policies: Hashable, masked: bool = False
         ) -> StoredColumn:
             """Add a column, unless it is there."""
             key = role, name, masked, *policies
             if key not in known:
                 mask = self.size + 1 if masked else _ABSENT
-                known[key] = StoredColumn(role, name, one, self.size, mask, encoder)
+                known[key] = StoredColumn(role, name, one, self.size, mask)
                 self.columns.append(known[key])
                 self.size += 1 + masked
             return known[key]
@@ -444,10 +449,9 @@ class PlanColumns:
                 store(one, "group weight", name, one.nan_is_null).position
                 for name in one.group_weights
             ]
-            named += [
-                store(one, "field", field.name, id(field), encoder=field).position
-                for field in one.fields
-            ]
+            for encoder in one.fields:
+                named.append(store(one, "field", encoder.name, id(encoder)).position)
+                self.fields[named[-1]] = encoder
             if one.subtopics is not None:
                 subtopics = store(one, "subtopics", one.subtopics).position
             others.append((weight, subtopics, named))
@@ -463,7 +467,11 @@ class PlanColumns:
                 labels, scores, others, strict=True
             )
         ]
-        self._labels, self._scores = labels, scores
+        self.labels = [one for one in self.columns if one.role == "label"]
+        self.others = [one for one in self.columns if one.role not in ("label", "field")]
+        self._scores = scores
+        drops = all(one.unjudged == "drop" for one in roles)
+        self.drop_masks = [label.mask for label in self.labels] if drops else []
 
     def for_plan(self, plan: int, columns: Columns) -> Columns:
         """Select the arrays of a plan, without keys; plans share arrays."""
@@ -490,15 +498,6 @@ class PlanColumns:
     def score_indices(self, plans: Iterable[int]) -> frozenset[int]:
         """Return the indices of the scores of some plans."""
         return frozenset(score.position for plan in plans for score in self._scores[plan])
-
-    def drop_masks(self) -> list[int]:
-        """List the indices of the masks of rows that each plan drops.
-
-        Empty if a plan drops none.
-        """
-        if any(one.unjudged != "drop" for one in self.roles):
-            return []
-        return list(dict.fromkeys(label.mask for label in self._labels))
 
 
 def concatenate(batches: Sequence[Columns]) -> Columns:

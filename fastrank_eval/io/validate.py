@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import (
+    NUMBERS,
+    WORDS,
     as_array,
     column_with_nulls,
     decode_array,
     fill_nulls,
+    fixed_items,
     frozen,
     missing_rows,
     null_rows,
@@ -22,17 +25,17 @@ from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.io.columns import (
     NAN,
     UNJUDGED,
-    CodedColumn,
     Columns,
     PlanColumns,
     Roles,
-    RowsLeftOut,
     StoredColumn,
     refuse_unhashable,
     subtopics_column,
 )
 from fastrank_eval.io.reader import RowError
 
+#: A function that counts rows that a plan leaves out, by reason and model.
+LeaveOut: TypeAlias = Callable[[int, Mapping[tuple[str, str], int]], None]
 #: All integers up to this one are doubles.
 _EXACT = 1 << 53
 _SIGN = np.uint64(1 << 63)
@@ -43,77 +46,54 @@ _MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
 _INFINITY = np.uint64(0xFFF0000000000000)
 
 
-class _ColumnErrors(NamedTuple):
-    """Raise errors about a column of a batch.
+def _title(stored: StoredColumn) -> str:
+    expression = stored.roles.expressions.get(stored.name)
+    return f"{stored.role} column '{stored.name}'" + (f" = {expression}" if expression else "")
 
-    Parameters
-    ----------
-    name, role : str
-    first_row : int
-        Number of the column's first row in the input.
-    expression : str
-        The expression of a computed score.
-    nan_is_null : bool
-        Whether NaN counts as null.
-    """
 
-    name: str
-    role: str
-    first_row: int
-    expression: str = ""
-    nan_is_null: bool = False
+def _refuse_nulls(
+    column: pa.Array, stored: StoredColumn, first_row: int, remedy: str = "fill or drop these rows"
+) -> None:
+    """Raise for a decoded column that has nulls."""
+    nan_is_null = stored.roles.nan_is_null
 
-    @classmethod
-    def of(cls, name: str, role: str, first_row: int, roles: Roles) -> _ColumnErrors:
-        """Describe a column under the policies of a plan."""
-        return cls(name, role, first_row, roles.expressions.get(name, ""), roles.nan_is_null)
+    def count(column: pa.Array) -> int:
+        if stored.role == "group" or nan_is_null:
+            return int(np.count_nonzero(missing_rows(column)))
+        return int(decode_array(column).null_count)
 
-    @property
-    def _title(self) -> str:
-        computed = f" = {self.expression}" if self.expression else ""
-        return f"{self.role} column '{self.name}'{computed}"
+    first = first_row + int(np.argmax(null_rows(column)))
+    problem = f"{_title(stored)} is null" + " or NaN" * nan_is_null
+    raise RowError(stored.name, problem, f"; {remedy}", first, column.null_count, count)
 
-    def refuse_nulls(self, column: pa.Array, remedy: str = "fill or drop these rows") -> None:
-        """Raise if a decoded column has nulls."""
-        if not column.null_count:
-            return
-        first = self.first_row + int(np.argmax(null_rows(column)))
-        problem = f"{self._title} is null" + " or NaN" * self.nan_is_null
 
-        def count(column: pa.Array) -> int:
-            if self.role == "group" or self.nan_is_null:
-                return int(np.count_nonzero(missing_rows(column)))
-            return int(decode_array(column).null_count)
+def _refuse(
+    find_invalid: Callable[[np.ndarray], np.ndarray],
+    values: np.ndarray,
+    kind: object,
+    stored: StoredColumn,
+    first_row: int,
+    problem: str,
+    remedy: str,
+) -> None:
+    """Raise for the values of a column of type `kind` that are invalid."""
+    invalid = find_invalid(values)
+    index = int(np.argmax(invalid))
 
-        raise RowError(self.name, problem, f"; {remedy}", first, column.null_count, count)
+    def count(column: pa.Array) -> int:
+        column = decode_array(column)
+        if column.null_count:
+            column = fill_nulls(column)
+        return int(np.count_nonzero(find_invalid(numbers(column, stored, "a number"))))
 
-    def refuse(
-        self,
-        find_invalid: Callable[[np.ndarray], np.ndarray],
-        values: np.ndarray,
-        kind: object,
-        problem: str,
-        remedy: str,
-    ) -> None:
-        """Raise for the values of a column of type `kind` that are invalid."""
-        invalid = find_invalid(values)
-        index = int(np.argmax(invalid))
-
-        def count(column: pa.Array) -> int:
-            column = decode_array(column)
-            if column.null_count:
-                column = fill_nulls(column)
-            numbers_here = numbers(column, self.name, self.role, "a number")
-            return int(np.count_nonzero(find_invalid(numbers_here)))
-
-        raise RowError(
-            self.name,
-            f"{self._title} ({kind}) {problem}",
-            f", value {values[index]!s}; {remedy}",
-            self.first_row + index,
-            int(np.count_nonzero(invalid)),
-            count,
-        )
+    raise RowError(
+        stored.name,
+        f"{_title(stored)} ({kind}) {problem}",
+        f", value {values[index]!s}; {remedy}",
+        first_row + index,
+        int(np.count_nonzero(invalid)),
+        count,
+    )
 
 
 def nan_as_null(column: pa.Array, roles: Roles) -> pa.Array:
@@ -159,7 +139,7 @@ def no_score(kind: np.dtype) -> np.floating:
 
 
 def score_column(
-    column: pa.Array, name: str, roles: Roles, first_row: int, nan_checked: bool = True
+    column: pa.Array, stored: StoredColumn, first_row: int, nan_checked: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Validate a column of scores.
 
@@ -167,9 +147,7 @@ def score_column(
     ----------
     column : pyarrow.Array
         From `nan_as_null`.
-    name : str
-    roles : Roles
-        Null policy, precision and kind of scores.
+    stored : StoredColumn
     first_row : int
         Number of the column's first row in the input.
     nan_checked : bool
@@ -187,22 +165,21 @@ def score_column(
         If a score is NaN, null where not allowed, or outside of the range of its kind, or if the
         type is not numeric.
     """
-    kind = column.type
-    errors = _ColumnErrors.of(name, "score", first_row, roles)
+    kind, roles, at = column.type, stored.roles, (stored, first_row)
     if pa.types.is_decimal(kind):
         raise ColumnError(
-            f"score column '{name}' has type {kind}, which has no exact binary form; "
+            f"score column '{stored.name}' has type {kind}, which has no exact binary form; "
             "cast it to float64 or to an integer."
         )
     mask = None
     if column.null_count:
         if roles.unretrieved in ("error", "refuse"):
-            errors.refuse_nulls(column, _NULL_SCORES if roles.unretrieved == "error" else _FILL)
+            _refuse_nulls(column, *at, _NULL_SCORES if roles.unretrieved == "error" else _FILL)
         if roles.unretrieved == "allow" and roles.score_kind in ("finite number", "probability"):
-            errors.refuse_nulls(column, _NO_PREDICTION)
+            _refuse_nulls(column, *at, _NO_PREDICTION)
         mask = null_rows(column)
         column = fill_nulls(column)
-    values = numbers(column, name, "score", "float16, float32, float64 or an integer")
+    values = numbers(column, stored, "float16, float32, float64 or an integer")
     if roles.single_precision and values.dtype != np.float32:
         with np.errstate(over="ignore"):
             values = frozen(values.astype(np.float32))
@@ -211,59 +188,57 @@ def score_column(
         nan_checked &= not roles.nan_is_null
         # The minimum is NaN if any value is: one vectorised pass without a mask.
         if nan_checked and values.size and np.isnan(values.min()):
-            errors.refuse(np.isnan, values, kind, "is NaN", _nan_remedy(name, "score", roles))
+            _refuse(np.isnan, values, kind, *at, "is NaN", _nan_remedy(stored))
     elif values.dtype.itemsize <= 2:
         values = values.astype(np.float32)
     elif values.dtype.itemsize == 4:
         values = values.astype(np.float64)
     elif roles.score_kind == "order":
-        values = _ordered_doubles(values, errors)
+        values = _ordered_doubles(values, *at)
     else:
-        values = _exact_doubles(values, errors)
+        values = _exact_doubles(values, *at)
     if (
         roles.score_kind == "finite number"
         and values.size
         and not np.isfinite([values.min(), values.max()]).all()
     ):
         remedy = "MSE and other measures that take scores as numbers need finite ones"
-        errors.refuse(np.isinf, values, kind, "is infinite", remedy)
-    if roles.score_kind == "probability":
-        _refuse_improbable(values, kind, errors)
-    return values, mask
-
-
-def _nan_remedy(name: str, role: str, roles: Roles) -> str:
-    """Say what to do with NaN."""
-    leave = f"mend the column, or leave these rows out with where='{quoted(name)} is not nan'"
-    return leave if roles.unretrieved == "refuse" else _NAN.get(role, leave)
-
-
-def _refuse_improbable(values: np.ndarray, kind: pa.DataType, errors: _ColumnErrors) -> None:
-    if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
-        errors.refuse(
+        _refuse(np.isinf, values, kind, *at, "is infinite", remedy)
+    if (
+        roles.score_kind == "probability"
+        and values.size
+        and not (values.min() >= 0.0 and values.max() <= 1.0)
+    ):
+        _refuse(
             lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
-            values,
-            kind,
+            *(values, kind, *at),
             "is not a probability",
             "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
             "sigmoid, or leave these measures out",
         )
+    return values, mask
 
 
-def _exact_doubles(values: np.ndarray, errors: _ColumnErrors) -> np.ndarray:
+def _nan_remedy(stored: StoredColumn) -> str:
+    """Say what to do with NaN."""
+    name = quoted(stored.name)
+    leave = f"mend the column, or leave these rows out with where='{name} is not nan'"
+    return leave if stored.roles.unretrieved == "refuse" else _NAN.get(stored.role, leave)
+
+
+def _exact_doubles(values: np.ndarray, stored: StoredColumn, first_row: int) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same value."""
     if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
-        errors.refuse(
+        _refuse(
             lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
-            values,
-            values.dtype,
+            *(values, values.dtype, stored, first_row),
             "is an integer beyond 2^53, which no double holds exactly",
             "measures that take scores as numbers need them smaller, or as float64",
         )
     return frozen(values.astype(np.float64))
 
 
-def _ordered_doubles(values: np.ndarray, errors: _ColumnErrors) -> np.ndarray:
+def _ordered_doubles(values: np.ndarray, stored: StoredColumn, first_row: int) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same order and ties.
 
     The values differ.
@@ -279,10 +254,9 @@ def _ordered_doubles(values: np.ndarray, errors: _ColumnErrors) -> np.ndarray:
     else:
         bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
     if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
-        errors.refuse(
+        _refuse(
             _beyond_order,
-            values,
-            values.dtype,
+            *(values, values.dtype, stored, first_row),
             "is within 2^53 of the end of its type and cannot be ordered exactly",
             "shift the scores or cast them to float64",
         )
@@ -331,7 +305,7 @@ def check_scores(batch: pa.RecordBatch, plan_columns: PlanColumns, first_row: in
     for column in plan_columns.columns:
         if column.role == "score":
             values = nan_as_null(batch.column(column.name), column.roles)
-            score_column(values, column.name, column.roles, first_row)
+            score_column(values, column, first_row)
 
 
 def rows_of(
@@ -339,7 +313,7 @@ def rows_of(
     plan_columns: PlanColumns,
     first_row: int,
     checked: Container[int] = (),
-    left_out: Sequence[RowsLeftOut] = (),
+    leave_out: LeaveOut = lambda plan, rows: None,
 ) -> Columns:
     """Validate a batch and view it as arrays, each column once.
 
@@ -355,8 +329,8 @@ def rows_of(
     checked : container of int
         Indices of scores that are not searched for NaN. The caller proves that there is none, or
         calls `check_scores`.
-    left_out : sequence of RowsLeftOut, optional
-        For each plan; count the rows that leave, and the NaN that are null.
+    leave_out : callable, optional
+        Gets the index of a plan, its rows that leave and its NaN that are null.
 
     Returns
     -------
@@ -371,79 +345,75 @@ def rows_of(
         below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
         first row and the count of rows.
     """
-    keys = keys_of(batch, plan_columns.keys, first_row, plan_columns.clusters)
+    keys, item = keys_of(batch, plan_columns.keys, first_row), None
     arrays: list[np.ndarray | None] = [None] * plan_columns.size
-    fields: list[StoredColumn] = []
-    labels = [column for column in plan_columns.columns if column.role == "label"]
     nan: dict[int, np.ndarray] = {}
 
     def numbers_of(stored: StoredColumn) -> pa.Array:
         """Read a column, and remember its NaN that are null."""
-        given = decode_array(batch.column(stored.name))
-        column = nan_as_null(given, stored.roles)
-        if column.null_count > given.null_count:
-            nan[stored.position] = null_rows(column) & ~null_rows(given)
+        column = given = decode_array(batch.column(stored.name))
+        if stored.roles.nan_is_null:
+            column = nan_as_null(given, stored.roles)
+            if column.null_count > given.null_count:
+                nan[stored.position] = null_rows(column) & ~null_rows(given)
         return column
 
-    for stored in labels:
+    for stored in plan_columns.labels:
         column = numbers_of(stored)
-        arrays[stored.position] = _label(column, stored.roles, first_row)
+        arrays[stored.position] = _label(column, stored, first_row)
         if stored.mask >= 0 and column.null_count:
             arrays[stored.mask] = null_rows(column)
-    dropped = _dropped_by_all(arrays, plan_columns.drop_masks())
+    drop_masks = plan_columns.drop_masks
+    dropped = _dropped_by_all([arrays[at] for at in drop_masks]) if drop_masks else None
     if dropped is not None:
         checked = ()  # the caller does not see these rows
-    for stored in plan_columns.columns[len(labels) :]:
-        name, role = stored.name, stored.role
-        if role == "score":
+    for stored in plan_columns.others:
+        if stored.role == "score":
             arrays[stored.position], mask = score_column(
-                numbers_of(stored), name, stored.roles, first_row, stored.position not in checked
+                numbers_of(stored), stored, first_row, stored.position not in checked
             )
             if stored.mask >= 0:
                 arrays[stored.mask] = mask
-        elif role == "field":
-            fields.append(stored)
-        elif role == "subtopics":
-            arrays[stored.position] = subtopics_column(batch.column(name), name, first_row)
+        elif stored.role == "subtopics":
+            column = batch.column(stored.name)
+            arrays[stored.position] = subtopics_column(column, stored.name, first_row)
         else:
             arrays[stored.position] = _weight(numbers_of(stored), stored, first_row)
-    item = None
     if plan_columns.item is not None:
-        item = _key(batch.column(plan_columns.item), plan_columns.item, first_row, role="item")
-    for stored, codes in zip(fields, _field_codes(batch, fields), strict=True):
-        arrays[stored.position] = codes
+        (item,) = keys_of(batch, [plan_columns.item], first_row)
+    for position, encoder in plan_columns.fields.items():
+        arrays[position] = encoder.codes(batch.column(encoder.name))
     if nan:
-        _count_nan(nan, plan_columns, left_out)
+        _count_nan(nan, plan_columns, leave_out)
+    columns = Columns(first_row, batch.num_rows, keys, tuple(arrays), item)
     if dropped is None:
-        return Columns(first_row, batch.num_rows, keys, tuple(arrays), item)
-    for counts in left_out:
-        counts[UNJUDGED, ""] += int(np.count_nonzero(dropped))
-    for position in plan_columns.drop_masks():
+        return columns
+    for plan in range(len(plan_columns.roles)):
+        leave_out(plan, {(UNJUDGED, ""): int(np.count_nonzero(dropped))})
+    for position in drop_masks:
         rest = cast(np.ndarray, arrays[position]) & ~dropped
         arrays[position] = rest if rest.any() else None
-    return Columns(first_row, batch.num_rows, keys, tuple(arrays), item).filter(~dropped)
+    return columns._replace(arrays=tuple(arrays)).filter(~dropped)
 
 
 def _count_nan(
-    nan: Mapping[int, np.ndarray], plan_columns: PlanColumns, left_out: Sequence[RowsLeftOut]
+    nan: Mapping[int, np.ndarray], plan_columns: PlanColumns, leave_out: LeaveOut
 ) -> None:
     """Count the rows of NaN of each plan, in all and by column."""
     names = {stored.position: stored.name for stored in plan_columns.columns}
-    for indices, counts in zip(plan_columns.indices, left_out, strict=bool(left_out)):
+    for plan, indices in enumerate(plan_columns.indices):
         masks = {names[position]: nan[position] for position in indices if position in nan}
         if masks:
-            counts[NAN, ""] += int(np.count_nonzero(np.logical_or.reduce([*masks.values()])))
-            counts.update({(NAN, name): int(np.count_nonzero(m)) for name, m in masks.items()})
+            every = np.logical_or.reduce([*masks.values()])
+            counts = {(NAN, name): int(np.count_nonzero(mask)) for name, mask in masks.items()}
+            leave_out(plan, {(NAN, ""): int(np.count_nonzero(every)), **counts})
 
 
-def _dropped_by_all(
-    arrays: Sequence[np.ndarray | None], drop_masks: Sequence[int]
-) -> np.ndarray | None:
+def _dropped_by_all(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """Mark the rows that every plan drops; None if there is none."""
-    masks = [mask for mask in (arrays[position] for position in drop_masks) if mask is not None]
-    if not masks or len(masks) < len(drop_masks):
+    if any(mask is None for mask in masks):
         return None
-    dropped = np.logical_and.reduce(masks)
+    dropped = np.logical_and.reduce([cast(np.ndarray, mask) for mask in masks])
     return dropped if dropped.any() else None
 
 
@@ -454,37 +424,30 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     return plan_columns.for_plan(0, rows)._replace(keys=rows.keys)
 
 
-def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[np.ndarray]:
-    """Encode the columns that measures and slices name."""
-    encoders = (cast(CodedColumn, field.encoder) for field in fields)
-    return [encoder.codes(batch.column(encoder.name)) for encoder in encoders]
-
-
 def keys_of(
-    batch: pa.RecordBatch, names: Sequence[str], first_row: int, clusters: Container[str] = ()
+    batch: pa.RecordBatch, columns: Sequence[StoredColumn], first_row: int
 ) -> tuple[pa.Array, ...]:
-    """Decode the key columns of a batch; raise for nulls."""
-    return tuple(
-        _key(batch.column(name), name, first_row, "cluster" if name in clusters else "group")
-        for name in names
-    )
+    """Decode key columns of a batch; raise for nulls."""
+    return tuple([_key(batch.column(stored.name), stored, first_row) for stored in columns])
 
 
-def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
+def _key(column: pa.Array, stored: StoredColumn, first_row: int) -> pa.Array:
     column = decode_array(column)
-    if role != "item" and pa.types.is_floating(column.type):
-        column = _whole_numbers(column, _ColumnErrors(name, role, first_row))
-    refuse_unhashable(column, name, role)
-    remedy = "fill or drop these rows"
-    if role != "item":
-        remedy += " (null_groups='drop', --null-groups drop)"
-    if pa.types.is_string(column.type):
-        remedy += ', or in a CSV file quote the value ("null") if it is text'
-    _ColumnErrors(name, role, first_row).refuse_nulls(column, remedy)
+    if column.type.id not in WORDS:
+        if stored.role != "item" and pa.types.is_floating(column.type):
+            column = _whole_numbers(column, stored, first_row)
+        refuse_unhashable(column, stored.name, stored.role)
+    if column.null_count:
+        remedy = "fill or drop these rows"
+        if stored.role != "item":
+            remedy += " (null_groups='drop', --null-groups drop)"
+        if pa.types.is_string(column.type):
+            remedy += ', or in a CSV file quote the value ("null") if it is text'
+        _refuse_nulls(column, stored, first_row, remedy)
     return column
 
 
-def _whole_numbers(column: pa.Array, errors: _ColumnErrors) -> pa.Array:
+def _whole_numbers(column: pa.Array, stored: StoredColumn, first_row: int) -> pa.Array:
     """Convert keys that are whole numbers of a float type; NaN is null.
 
     pandas has integers with a missing one in float64.
@@ -499,44 +462,42 @@ def _whole_numbers(column: pa.Array, errors: _ColumnErrors) -> pa.Array:
         return mask
 
     missing = missing_rows(column)
-    values = numbers(fill_nulls(column), errors.name, errors.role, "a whole number")
+    values = numbers(fill_nulls(column), stored, "a whole number")
     if invalid(values).any():
-        errors.refuse(
-            invalid,
-            values,
-            column.type,
+        _refuse(
+            *(invalid, values, column.type, stored, first_row),
             f"is not a whole number below 2^{digits}",
             "keys of a float type must be whole: cast the column to a string or an integer",
         )
     return column_with_nulls(np.where(missing, 0, values).astype(np.int64), missing)
 
 
-def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
-    name, kind = roles.label, column.type
-    errors = _ColumnErrors.of(name, "label", first_row, roles)
+def _label(column: pa.Array, stored: StoredColumn, first_row: int) -> np.ndarray:
+    kind, roles, at = column.type, stored.roles, (stored, first_row)
     if column.null_count:
         if roles.unjudged in ("error", "refuse"):
-            errors.refuse_nulls(column, _NULL_LABELS if roles.unjudged == "error" else _FILL)
+            _refuse_nulls(column, *at, _NULL_LABELS if roles.unjudged == "error" else _FILL)
         column = fill_nulls(column)
-    values = numbers(column, name, "label", "a bool, an integer grade or a float gain")
+    values = numbers(column, stored, "a bool, an integer grade or a float gain")
     if (
         values.dtype.kind == "f"
         and values.size
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
         if np.isnan(values.min()):
-            errors.refuse(np.isnan, values, kind, "is NaN", _nan_remedy(name, "label", roles))
-        errors.refuse(np.isinf, values, kind, "is infinite", "labels must be finite")
+            _refuse(np.isnan, values, kind, *at, "is NaN", _nan_remedy(stored))
+        _refuse(np.isinf, values, kind, *at, "is infinite", "labels must be finite")
     return values
 
 
 def _weight(column: pa.Array, stored: StoredColumn, first_row: int) -> np.ndarray:
-    name, role, roles = stored.name, stored.role, stored.roles
-    errors = _ColumnErrors.of(name, role, first_row, roles)
-    states = ["null", "nan"] if errors.nan_is_null else ["null"]
-    given = " and ".join(f"{quoted(name)} is not {state}" for state in states)
-    errors.refuse_nulls(column, f"give each row a number, or leave rows out with where='{given}'")
-    own = numbers(column, name, role, "a number")
+    at = stored, first_row
+    if column.null_count:
+        states = ["null", "nan"] if stored.roles.nan_is_null else ["null"]
+        given = " and ".join(f"{quoted(stored.name)} is not {state}" for state in states)
+        remedy = f"give each row a number, or leave rows out with where='{given}'"
+        _refuse_nulls(column, *at, remedy)
+    own = numbers(column, stored, "a number")
     values = own.astype(np.float64, copy=False)
     if values.size:
         # Bounds in the column's own type: the float32 next to 1e30 lies above it.
@@ -549,38 +510,39 @@ def _weight(column: pa.Array, stored: StoredColumn, first_row: int) -> np.ndarra
 
         minimum, maximum = values.min(), values.max()
         if np.isnan(minimum):
-            errors.refuse(np.isnan, own, column.type, "is NaN", _nan_remedy(name, role, roles))
+            _refuse(np.isnan, own, column.type, *at, "is NaN", _nan_remedy(stored))
         if not (minimum >= 0.0 and maximum < np.inf):
-            errors.refuse(
+            _refuse(
                 lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
-                values,
-                column.type,
+                *(values, column.type, *at),
                 "is negative or infinite",
                 "weights must be finite and not negative",
             )
         # A minimum of 0 may hide other weights below the allowed minimum.
         if maximum > high or (minimum < low and out_of_range(values).any()):
-            errors.refuse(
-                out_of_range,
-                values,
-                column.type,
+            _refuse(
+                *(out_of_range, values, column.type, *at),
                 "is above 1e30, or below 1e-30 but not 0,",
                 "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",
             )
     return values
 
 
-def numbers(column: pa.Array, name: str, role: str, expected: str) -> np.ndarray:
+def numbers(column: pa.Array, stored: StoredColumn, expected: str) -> np.ndarray:
     """Return the numbers of a column without nulls.
 
     A type that is not numeric is an error.
     """
     kind = column.type
+    if kind.id in NUMBERS:
+        values = fixed_items(column, NUMBERS[kind.id])
+        return values.astype(np.float32) if values.dtype == np.float16 else values
     if pa.types.is_decimal(kind):
         return as_array(column.cast(pa.float64()))
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.uint8)
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(f"{role} column '{name}' has type {kind}; it must be {expected}.")
-    values = as_array(column)
-    return values.astype(np.float32) if values.dtype == np.float16 else values
+    if not pa.types.is_boolean(kind):
+        raise ColumnError(
+            f"{stored.role} column '{stored.name}' has type {kind}; it must be {expected}."
+        )
+    return as_array(column)

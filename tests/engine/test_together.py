@@ -16,6 +16,7 @@ from fastrank_eval.engine import run as engine
 from fastrank_eval.engine.evaluator import SHARED
 from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.run import Evaluation, run_together
+from fastrank_eval.io.columns import StoredColumn
 from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
@@ -283,13 +284,13 @@ def test_columns__are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     whole, label = validate.score_column, validate._label
 
-    def score_column(column: pa.Array, name: str, *rest: Any) -> Any:
-        seen.append(name)
-        return whole(column, name, *rest)
+    def score_column(column: pa.Array, stored: StoredColumn, *rest: Any) -> Any:
+        seen.append(stored.name)
+        return whole(column, stored, *rest)
 
-    def label_column(column: pa.Array, roles: Any, first_row: int) -> Any:
-        seen.append(roles.label)
-        return label(column, roles, first_row)
+    def label_column(column: pa.Array, stored: StoredColumn, first_row: int) -> Any:
+        seen.append(stored.name)
+        return label(column, stored, first_row)
 
     monkeypatch.setattr(validate, "score_column", score_column)
     monkeypatch.setattr(validate, "_label", label_column)
