@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUTargetOptions
 from numba.core.registry import cpu_target
+from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from fastrank_eval._lib import kernel_store
@@ -58,12 +59,34 @@ def _dispatcher(kernel: Any) -> Any:
 
 @functools.cache
 def _dispatcher_of(kernel: Any, _content: str | None) -> Any:
-    return njit(**_OPTIONS, no_cpython_wrapper=True)(kernel.loop)
+    return njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=kernel.inlined)(kernel.loop)
 
 
 def type_of(kernel: Any) -> Any:
     """Return the type of a kernel in the code of another function."""
     return types.Dispatcher(_dispatcher(kernel))
+
+
+@intrinsic
+def _call(typing, address, args):  # type: ignore[no-untyped-def]
+    """Call a native kernel; `args` are of its types."""
+    kinds = tuple(args)
+
+    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = context.call_conv.get_function_type(types.none, kinds)
+        function = builder.inttoptr(values[0], kind.as_pointer())
+        natives = cgutils.unpack_tuple(builder, values[1], len(kinds))
+        status, _ = context.call_conv.call_function(builder, function, types.none, kinds, natives)
+        with builder.if_then(status.is_error, likely=False):
+            context.call_conv.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.none(address, args), write
+
+
+def type_of_call() -> Any:
+    """Return the type of `jit.call_by_address` in the code of a kernel."""
+    return cpu_target.typing_context.resolve_value_type(_call)
 
 
 def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | None:
@@ -161,11 +184,22 @@ def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
     library = cpu_target.target_context.codegen().create_library(kernel.loop.__name__)
     library.enable_object_caching()
     module = library.create_ir_module(kernel.loop.__name__)
-    _EntryPoint(module, compiled, args).build()
+    if kernel.native:
+        _write_alias(module, compiled)
+    else:
+        _EntryPoint(module, compiled, args).build()
     library.add_ir_module(module)
     library.add_linking_library(compiled.library)
     library.finalize()
     return library
+
+
+def _write_alias(module: Any, compiled: Any) -> None:
+    """Write a function of the name of entry points that kernels call."""
+    own = cpu_target.target_context.declare_function(module, compiled.fndesc)
+    function = ir.Function(module, own.function_type, kernel_store.ENTRY)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    builder.ret(builder.call(own, function.args))
 
 
 class _NoEntryPoint(Exception):

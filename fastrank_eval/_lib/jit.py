@@ -17,7 +17,7 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from time import perf_counter
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -81,11 +81,16 @@ class Kernel:
     ----------
     loop : function
         The loop in Python.
+    inlined : bool
+        Copy it into each kernel that calls it.
     """
 
-    def __init__(self, loop: FunctionType) -> None:
+    #: Whether kernels call it, and Python does not.
+    native: ClassVar[bool] = False
+
+    def __init__(self, loop: FunctionType, *, inlined: bool = False) -> None:
         functools.update_wrapper(self, loop)
-        self.loop = loop
+        self.loop, self.inlined = loop, inlined
         self._entries: list[Callable[..., Any]] = []
         self._by_types: dict[tuple[str, ...], Callable[..., Any]] = {}
         file = loop.__code__.co_filename
@@ -118,6 +123,17 @@ class Kernel:
 
     def _find(self, types: tuple[str, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
         """Load or compile an entry point for the types of the arguments."""
+        address = self._address(types, args)
+        if address is None:
+            entry = self._numba_function()
+        else:
+            entry = kernel_store.entry_point(self.loop.__name__, address, args)
+            self._entries.append(entry)
+        self._by_types[types] = entry
+        return entry
+
+    def _address(self, types: tuple[str, ...], args: tuple[Any, ...]) -> int | None:
+        """Load or compile machine code; None if there can be none."""
         name, content = self.loop.__name__, Content(self, types)
         address = kernel_store.load(name, content)
         if address is None:
@@ -128,13 +144,7 @@ class Kernel:
         else:
             loads.count += 1
             KERNELS.debug("kernel loaded", kernel=name)
-        if address is None:
-            entry = self._numba_function()
-        else:
-            entry = kernel_store.entry_point(name, address, args)
-            self._entries.append(entry)
-        self._by_types[types] = entry
-        return entry
+        return address
 
     def _numba_function(self) -> Callable[..., Any]:
         with _LOCK:
@@ -157,6 +167,53 @@ class Kernel:
         return name if getattr(module, name, None) is self else (kernel, (self.loop,))
 
 
+class NativeKernel(Kernel):
+    """A loop that kernels call by its address.
+
+    Parameters
+    ----------
+    loop : function
+    args : tuple
+        Arguments of the only types that it takes, contiguous arrays and scalars.
+    """
+
+    native = True
+
+    def __init__(self, loop: FunctionType, args: tuple[Any, ...]) -> None:
+        super().__init__(loop)
+        self._args = args
+
+    @functools.cached_property
+    def address(self) -> int:
+        """What `call_by_address` takes."""
+        with _LOCK:
+            types = tuple(map(_type_name, self._args))
+            found = None if is_off() else self._address(types, self._args)
+            # Without machine code any number that is not taken will do.
+            address = len(_NATIVE) + 1 if found is None else found
+            _NATIVE[address] = self.loop
+        return address
+
+
+#: The loops of native kernels by their addresses.
+_NATIVE: dict[int, FunctionType] = {}
+
+
+class _CallByAddress:
+    """Lets a kernel call a native kernel that it does not know."""
+
+    def __call__(self, address: int, args: tuple[Any, ...]) -> None:
+        """Call the loop itself, where kernels stay Python functions."""
+        _NATIVE[address](*args)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return _compiler().type_of_call()
+
+
+call_by_address = _CallByAddress()
+
+
 class Content:
     """What machine code depends on, apart from the machine.
 
@@ -172,7 +229,7 @@ class Content:
 
     def __init__(self, kernel: Kernel, types: tuple[str, ...] = ()) -> None:
         self._kernels = [kernel]
-        self._shared: list[str | None] = [_ABI, *types]
+        self._shared: list[str | None] = [_ABI, type(kernel).__name__, *types]
         for one in self._kernels:  # grows
             defaults = _value_text(one.loop.__defaults__ or ())
             self._shared.append(defaults and f"defaults {defaults}")
@@ -180,7 +237,8 @@ class Content:
                 if isinstance(value, Kernel):
                     if value not in self._kernels:
                         self._kernels.append(value)
-                    text: str | None = f"kernel {self._kernels.index(value)}"
+                    inline = " inlined" * value.inlined
+                    text: str | None = f"kernel {self._kernels.index(value)}{inline}"
                 else:
                     text = _value_text(value)
                 self._shared.append(text and f"{name} = {text}")
@@ -216,6 +274,14 @@ def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
     if is_off():
         return loop
     return Kernel(cast("FunctionType", loop))
+
+
+def inlined(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a kernel that is copied into each kernel that calls it.
+
+    A call with many arrays takes 60 ns. So functions of one group are copied.
+    """
+    return loop if is_off() else Kernel(cast("FunctionType", loop), inlined=True)
 
 
 def is_off() -> bool:
@@ -318,6 +384,10 @@ def _value_text(value: Any) -> str | None:
         return f"{value!r}"
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
+    if value is call_by_address:
+        return "call by address"
+    if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+        return f"named tuple {value.__qualname__} {value._fields}"
     if isinstance(value, (type, BuiltinFunctionType, FunctionType)) and _is_library(
         value.__module__
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,22 +14,9 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.engine.largest_group import largest_in_chunk
-from fastrank_eval.engine.plan import (
-    Contributions,
-    GroupValues,
-    Plan,
-    RankedGroups,
-    apply_policies,
-    constant_columns,
-)
-from fastrank_eval.engine.totals import (
-    Addition,
-    Measured,
-    PooledStates,
-    SliceStates,
-    Sums,
-    Totals,
-)
+from fastrank_eval.engine.plan import GroupValues, Plan, RankedGroups, constant_columns
+from fastrank_eval.engine.program import Measured
+from fastrank_eval.engine.totals import Addition, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
@@ -183,36 +170,39 @@ def measure_chunk(
     if columns.subtopics is not None:
         subtopic_rows = SubtopicRows.of(columns.subtopics, chunk.starts, columns.item)
     fields = plan.field_codes(columns.named_columns)
-    models: list[Measured] = []
+    program = plan.program
+    models: list[tuple[RankedGroups, Measured]] = []
     rows: list[Scored] = []
+    in_slices = [m for m in program.positions if plan.measures[m].in_slices]
+    of_all_only = [m for m in program.positions if m not in in_slices]
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields, plan.roles)
         if plan.ranks or plan.presorted:
             ranked_rows = scored.ranked_rows(plan.presorted, score)
-        if plan.shared_computations:
-            ranking = (
-                rank(scored, plan.ties, ranked_rows, subtopic_rows)
-                if plan.ranks
-                else ranking_in_row_order(scored)
+        if program.measures:
+            every_row = None
+            if plan.ranks:
+                ranking = rank(scored, plan.ties, ranked_rows, subtopic_rows)
+                if scored.unselected is not None and program.ranks_every_row:
+                    every_row = _rank_every_row(plan, scored)
+            else:
+                ranking = ranking_in_row_order(scored)
+            measured = program.measure(
+                ranking, every_row, model, of_all is None, group_weights, name
             )
-            positives = ranking.relevant(1.0)
-            shape = chunk.starts, ranking.rows, positives, ranking.ranked_groups
+            shape = chunk.starts, ranking.rows, ranking.relevant(1.0), ranking.ranked_groups
             groups = RankedGroups(*shape, chunk.buckets)
-            contributions: dict[int, Contributions] = {}
-            for m, ranked, value in _values(plan, ranking, of_all is None):
-                one = apply_policies(plan, m, ranked, value, group_weights, name)
-                in_slices = plan.measures[m].in_slices
-                for to in additions if in_slices or of_all is None else [of_all]:
-                    to.sums.add(model, m, groups, one, *to[1:])
-                if group_values is not None and plan.per_group:
-                    group_values.put(model, m, groups, one)
-                if plan.baseline is not None and in_slices:
-                    contributions[m] = one
+            for to in additions:
+                to.sums.add(model, in_slices, groups, measured, *to[1:])
+            if of_all is not None:
+                of_all.sums.add(model, of_all_only, groups, measured, *of_all[1:])
+            if group_values is not None and plan.per_group:
+                group_values.put(plan, model, groups, measured)
             for sums, slices, _, total in additions:
                 sums.add_empty(model, groups, slices)
                 if total is not None:
                     total.add_empty(model, groups)
-            models.append((groups, contributions))
+            models.append((groups, measured))
         rows.append(scored)
     if pooled_states is not None and plan.pooled_states:
         if chunk.clusters is not None:
@@ -224,27 +214,9 @@ def measure_chunk(
         return
     base = models[plan.baseline]
     for model in plan.candidates:
-        for m in models[model][1]:
+        for m in in_slices:
             for to in additions:
                 to.sums.pair(model, m, base, models[model], *to[1:])
-
-
-def _values(
-    plan: Plan, ranking: Ranking, in_slices: bool
-) -> Iterator[tuple[int, Ranking, np.ndarray]]:
-    """Yield the position, the ranking and the values of each measure."""
-    every_row: Ranking | None = None
-    for positions in plan.shared_computations:
-        members, ranked = [plan.measures[m] for m in positions], ranking
-        if in_slices and not members[0].in_slices:
-            continue
-        if members[0].ranks_every_row and ranking.scored.unselected is not None:
-            ranked = every_row = every_row or _rank_every_row(plan, ranking.scored)
-        for measure in members:
-            measure.check_grades(ranked)
-        values = np.empty((len(members), ranked.groups))
-        type(members[0]).compute(members, ranked, values)
-        yield from ((m, ranked, value) for m, value in zip(positions, values, strict=True))
 
 
 def _rank_every_row(plan: Plan, scored: Scored) -> Ranking:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import checked, column_name, one_of
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
+from fastrank_eval.engine.program import Measured, Program
 from fastrank_eval.groups.chunk import Chunk
-from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.io.columns import CodedColumn, Roles
-from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
+from fastrank_eval.measures.base import Measure, find_name, registry
 from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.stats.slices import GroupSlices
@@ -203,13 +203,9 @@ class Plan:
         return {"zero": 0.0, "one": 1.0}.get(policy, policy)
 
     @cached_property
-    def shared_computations(self) -> list[list[int]]:
-        """Positions of the per-group measures that are computed together."""
-        by_key: dict[Hashable, list[int]] = {}
-        for m, measure in enumerate(self.measures):
-            if not measure.pooled:
-                by_key.setdefault(measure.shared_key(), []).append(m)
-        return list(by_key.values())
+    def program(self) -> Program:
+        """The measures of groups."""
+        return Program(self.measures, self.policy, self.groups == "with_relevant")
 
     @cached_property
     def pooled_states(self) -> dict[Hashable, PooledMeasure]:
@@ -220,34 +216,6 @@ class Plan:
                 for owner in measure.required_states():
                     by_key.setdefault(owner.state_key(), owner)
         return by_key
-
-
-class Contributions(NamedTuple):
-    """What the ranked groups of a chunk contribute to a measure.
-
-    Parameters
-    ----------
-    value : ndarray of float64, shape (groups,)
-        Values after the policies; NaN where undefined.
-    summand : ndarray of float64, shape (groups,)
-        The term of the sum; NaN where the group is left out.
-    weights : ndarray of float64, shape (groups,), or None
-        Group weights; None: 1 each.
-    exclusions : tuple of (str, ndarray of bool)
-        Masks of the groups that are left out, by reason.
-    """
-
-    value: np.ndarray
-    summand: np.ndarray
-    weights: np.ndarray | None
-    exclusions: tuple[tuple[str, np.ndarray], ...]
-
-    def dropped_by_slice(self, slices: GroupSlices) -> list[tuple[str, np.ndarray | int]]:
-        """Count the groups of each slice that are left out, by reason."""
-        of_groups = slices.indices
-        if not len(of_groups):
-            return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.exclusions]
-        return [(reason, np.bincount(of_groups[mask])) for reason, mask in self.exclusions]
 
 
 @dataclass
@@ -271,8 +239,6 @@ class RankedGroups:
     positives: np.ndarray
     ranked: np.ndarray | None
     buckets: np.ndarray | None = None
-    # The key holds id(values). The entry keeps `values` alive, so that no other array gets that id.
-    _spread: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
@@ -298,133 +264,14 @@ class RankedGroups:
         """Spread values of ranked groups over all groups; others get `empty`."""
         if self.ranked is None:
             return values
-        entry = self._spread.get((id(values), empty))
-        if entry is None:
-            of_all = np.full(self.groups, empty)
-            of_all[self.ranked] = values
-            entry = self._spread[id(values), empty] = values, of_all
-        return entry[1]
+        of_all = np.full(self.groups, empty)
+        of_all[self.ranked] = values
+        return of_all
 
 
 def empty_reason(plan: Plan, measure: Measure) -> str | None:
     """Return why unranked groups are left out; None: their value is 0."""
     return "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
-
-
-def apply_policies(
-    plan: Plan,
-    m: int,
-    ranking: Ranking,
-    value: np.ndarray,
-    group_weights: Mapping[str, np.ndarray],
-    name: Callable[[int], str],
-) -> Contributions:
-    """Apply the policy for undefined groups and weigh the groups.
-
-    Parameters
-    ----------
-    plan : Plan
-    m : int
-        Position of the measure in the plan.
-    ranking : Ranking
-    value : ndarray of float64, shape (ranked groups,)
-        NaN where undefined. Values that a policy sets are written into it.
-    group_weights : mapping of str to ndarray of float64
-        Columns that measures name as group weights.
-    name : callable
-        Maps the position of a group to the text of its key, for messages.
-    """
-    measure = plan.measures[m]
-    exclusions: list[tuple[str, np.ndarray]] = []
-    if plan.groups == "with_relevant":
-        irrelevant = ranking.relevant(1.0) == 0
-        exclusions.append(("no_relevant", irrelevant))
-        value[irrelevant] = np.nan
-        undefined = np.isnan(value) & ~irrelevant
-    else:
-        undefined = np.isnan(value)
-    if np.count_nonzero(undefined):
-        for reason, holds in measure.reasons(ranking):
-            matches = undefined & holds
-            if not np.count_nonzero(matches):
-                continue
-            undefined &= ~holds
-            policy = plan.policy(measure, reason)
-            if policy == "error":
-                first = int(np.argmax(matches))
-                group = (
-                    first if ranking.ranked_groups is None else int(ranking.ranked_groups[first])
-                )
-                raise UndefinedError(
-                    f"{measure.display_name} is undefined for the group "
-                    f"{name(group)} ({reason}), and undefined groups "
-                    "are an error; choose undefined='skip', 'zero' or 'one'."
-                )
-            if policy == "skip":
-                exclusions.append((reason, matches))
-            else:
-                value[matches] = policy
-    if np.count_nonzero(undefined):
-        raise too_large(measure)
-    weights = _group_weights(measure, ranking, group_weights)
-    summand = measure.to_summand(value)
-    if weights is not None:
-        weightless = (weights == 0) & ~np.isnan(value)
-        if np.count_nonzero(weightless):
-            exclusions.append(("zero_weight", weightless))
-            summand = np.where(weightless, np.nan, summand)
-    return Contributions(value, summand, weights, tuple(exclusions))
-
-
-def too_large(measure: Measure) -> MeasureError:
-    """Make the error of values that are not finite."""
-    if not type(measure).__module__.startswith("fastrank_eval."):
-        return MeasureError(
-            f"{measure}: values must be finite, or NaN with a reason, got others; let reasons "
-            "yield why, or scale grades and weights down."
-        )
-    remedy = (
-        ", or take gain='linear' or a table of gains" if "gain" in measure.option_values else ""
-    )
-    return MeasureError(
-        f"{measure}: grades or weights are so large that a sum passes the largest double; "
-        f"scale them down{remedy}."
-    )
-
-
-def _group_weights(
-    measure: Measure, ranking: Ranking, columns: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
-    """Compute the weight of each group; None where each weighs 1."""
-    kind = measure.weight
-    if kind == "uniform":
-        return None
-    if kind not in GROUP_WEIGHTS:
-        column = columns[kind]
-        if ranking.ranked_groups is None:
-            return column
-        ranked = ranking.ranked_groups
-        return ranking.cached_for_models(("column", kind), lambda: column[ranked])
-    rel = measure.rel_or_default
-
-    def weigh() -> np.ndarray:
-        if measure.uses_row_weights:
-            positive, negative = ranking.class_weights(rel)
-        else:
-            positive = ranking.relevant(rel)
-            negative = ranking.retrieved - ranking.relevant_retrieved(rel)
-            if kind == "impressions":
-                return ranking.retrieved.astype(np.float64)
-        if kind == "impressions":
-            return (positive + negative).astype(np.float64)
-        if kind == "positives":
-            return positive.astype(np.float64)
-        return positive.astype(np.float64) * negative
-
-    if ranking.weights is not None:
-        # Row weights are added in the order of the scores: the last bits depend on the model.
-        return weigh()
-    return ranking.cached_for_models(("group weight", measure.uses_row_weights, kind, rel), weigh)
 
 
 def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> dict[str, np.ndarray]:
@@ -502,12 +349,18 @@ class GroupValues:
             self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
         )
 
-    def put(self, model: int, m: int, groups: RankedGroups, contributions: Contributions) -> None:
-        """Enter a measure's values of the ranked groups."""
+    def put(self, plan: Plan, model: int, groups: RankedGroups, measured: Measured) -> None:
+        """Enter the values of the ranked groups of one model."""
+        program = plan.program
         indices = slice(None) if groups.ranked is None else groups.ranked
-        self.values[model, m, indices] = contributions.value
-        if contributions.weights is not None:
-            self.weights[model, m] = groups.spread(contributions.weights, 0.0)
+        shared: dict[int, np.ndarray] = {}
+        for line, m in enumerate(program.positions):
+            self.values[model, m, indices] = measured.values[line]
+            of = program.weights_of(line)
+            if of >= 0:
+                if of not in shared:
+                    shared[of] = groups.spread(measured.weights[of], 0.0).copy()
+                self.weights[model, m] = shared[of]
 
 
 _POLICIES = ("skip", "zero", "one", "error")

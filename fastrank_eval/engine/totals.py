@@ -12,7 +12,8 @@ import numpy as np
 
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.engine.largest_group import LargestGroup, larger
-from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
+from fastrank_eval.engine.plan import Plan, RankedGroups, empty_reason
+from fastrank_eval.engine.program import Measured, too_large
 from fastrank_eval.engine.state_arrays import (
     BY_BUCKET,
     GROUPS,
@@ -78,8 +79,6 @@ def loses_error(measure: Measure) -> bool:
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
 ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
-#: One model's ranked groups, and what they contribute to each measure, by its position in the plan.
-Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
 # Counters of a slice. Rows of negative grade are counted for all rows only.
 _GROUPS, _ROWS, _POSITIVES, _NEGATIVES, _CLUSTERS = range(5)
@@ -362,41 +361,43 @@ class Sums:
     def add(
         self,
         model: int,
-        m: int,
+        measures: Sequence[int],
         groups: RankedGroups,
-        contributions: Contributions,
+        measured: Measured,
         slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
         total: Sums | None = None,
     ) -> None:
-        """Add a measure of one model over the ranked groups of a chunk.
+        """Add measures of one model over the ranked groups of a chunk.
 
         `total` gets the groups too; not with clusters or buckets.
         """
-        state, measure = self.means[model], self._plan.measures[m]
+        state, program = self.means[model], self._plan.program
         of_all = None if total is None else total.means[model]
-        values, weights = contributions.summand, contributions.weights
         of_ranked = slices.take(groups.ranked)
-        for reason, dropped in contributions.dropped_by_slice(of_ranked):
-            state.drop(m, reason, dropped)
-            if of_all is not None:
-                of_all.drop(m, reason, int(np.sum(dropped)))
-        if clusters is None:
-            counts = groups.rows, groups.positives
-            finite = state.add(m, values, weights, *counts, of_ranked, of_all)
-        else:
-            state.count(m, values, groups.rows, groups.positives, of_ranked)
-        if clusters is not None or groups.buckets is not None:
-            values = groups.spread(values, self._empty(m))
-            weights = None if weights is None else groups.spread(weights, 1.0)
-        if clusters is not None:
-            is_sum = measure.aggregate == "sum"
-            finite = state.add_nested(m, values, weights, clusters, slices.indices, is_sum=is_sum)
-        if not finite:
-            raise too_large(measure)
-        if groups.buckets is not None and has_buckets(measure):
-            rows = rows_of_buckets(groups.buckets, slices.indices)
-            self.buckets[self._plan.roles.scores[model]].add(m, values, weights, rows)
+        for m in measures:
+            measure = self._plan.measures[m]
+            values, weights = program.terms(m, measured)
+            for reason, dropped in program.dropped(m, measured, of_ranked):
+                state.drop(m, reason, dropped)
+                if of_all is not None:
+                    of_all.drop(m, reason, int(np.sum(dropped)))
+            if clusters is None:
+                counts = groups.rows, groups.positives
+                finite = state.add(m, values, weights, *counts, of_ranked, of_all)
+            else:
+                state.count(m, values, groups.rows, groups.positives, of_ranked)
+            if clusters is not None or groups.buckets is not None:
+                values = groups.spread(values, self._empty(m))
+                weights = None if weights is None else groups.spread(weights, 1.0)
+            if clusters is not None:
+                of_slices, is_sum = slices.indices, measure.aggregate == "sum"
+                finite = state.add_nested(m, values, weights, clusters, of_slices, is_sum=is_sum)
+            if not finite:
+                raise too_large(measure)
+            if groups.buckets is not None and has_buckets(measure):
+                rows = rows_of_buckets(groups.buckets, slices.indices)
+                self.buckets[self._plan.roles.scores[model]].add(m, values, weights, rows)
 
     def _empty(self, m: int) -> float:
         """Return the value of unranked groups, NaN where they are left out."""
@@ -420,21 +421,21 @@ class Sums:
         self,
         model: int,
         m: int,
-        base: Measured,
-        other: Measured,
+        base: tuple[RankedGroups, Measured],
+        other: tuple[RankedGroups, Measured],
         slices: GroupSlices = ONE_SLICE,
         clusters: Clusters | None = None,
         total: Sums | None = None,
     ) -> None:
         """Add a measure of the base model and of another over a chunk; see `add`."""
         state, of_all = self.pairs[model], None if total is None else total.pairs[model]
-        (base_groups, base_values), (groups, values) = base, other
-        left, right = base_values[m], values[m]
+        (base_groups, base_measured), (groups, measured) = base, other
+        left, left_weights = self._plan.program.terms(m, base_measured)
+        right, right_weights = self._plan.program.terms(m, measured)
         empty = self._empty(m)
         if base_groups.ranked is groups.ranked and clusters is None:
             of_ranked = slices.take(groups.ranked)
-            summands, weights = (left.summand, right.summand), (left.weights, right.weights)
-            state.add(m, *summands, *weights, of_ranked, total=of_all)
+            state.add(m, left, right, left_weights, right_weights, of_ranked, total=of_all)
             if groups.ranked is not None and empty == 0:
                 state.add_zeros(m, groups.count_empty(slices)[0])
                 if of_all is not None:
@@ -443,10 +444,10 @@ class Sums:
         # A model that leaves rows unscored ranks every group, and clusters have all groups.
         state.add(
             m,
-            base_groups.spread(left.summand, empty),
-            groups.spread(right.summand, empty),
-            None if left.weights is None else base_groups.spread(left.weights, 1.0),
-            None if right.weights is None else groups.spread(right.weights, 1.0),
+            base_groups.spread(left, empty),
+            groups.spread(right, empty),
+            None if left_weights is None else base_groups.spread(left_weights, 1.0),
+            None if right_weights is None else groups.spread(right_weights, 1.0),
             slices,
             clusters,
             of_all,

@@ -320,43 +320,6 @@ class Ranking:
         """Count the rows with grade >= `rel` and a score in each group. int64."""
         return self.labels.relevant(rel)
 
-    def class_weights(self, rel: float) -> tuple[np.ndarray, np.ndarray]:
-        """Sum the weights of retrieved rows by group, for each class.
-
-        Parameters
-        ----------
-        rel : float
-            The least grade of a relevant row.
-
-        Returns
-        -------
-        positive, negative : ndarray, shape (groups,)
-            Of relevant rows and of the others: int64 counts, or float64 sums of row weights.
-        """
-        if self.weights is None:
-            positive = self.relevant_retrieved(rel)
-            others = self.cached_for_models(("others", rel), lambda: self.retrieved - positive)
-            return positive, others
-
-        weights = self.weights
-
-        def sums() -> np.ndarray:
-            both = np.empty((2, self.groups))
-            _class_sums(
-                self.offsets,
-                self.block_above,
-                self.grade,
-                rel,
-                self.retrieved,
-                weights.labelled,
-                weights.zeros,
-                both,
-            )
-            return both
-
-        both = self.cached(("class weights", rel), sums)
-        return both[0], both[1]
-
     def unjudged_rows(self) -> UnjudgedRows:
         """Return the ranks of unjudged rows."""
         if self.unjudged is None:
@@ -378,24 +341,6 @@ class Ranking:
         return self.cached_for_models(
             ("descending", key), lambda: values[order_by_score(values, self.offsets)]
         )
-
-
-@kernel
-def _class_sums(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, weight, zeros, out
-):
-    for g in range(offsets.shape[0] - 1):
-        positive = 0.0
-        negative = zeros[g]
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] >= retrieved[g]:
-                break
-            if grade[e] >= rel:
-                positive += weight[e]
-            else:
-                negative += weight[e]
-        out[0, g] = positive
-        out[1, g] = negative
 
 
 def ranking_in_row_order(scored: Scored) -> Ranking:

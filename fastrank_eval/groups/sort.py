@@ -156,12 +156,12 @@ def sort_codes(offsets: np.ndarray, distinct: np.ndarray, codes: np.ndarray) -> 
         The thread's next call overwrites it.
     """
     out, counts = scratch("sorted", len(codes), np.float64), np.zeros(len(distinct), np.int64)
-    _sort_codes(offsets, codes, distinct, np.argsort(-distinct), counts, out)
+    sort_group_codes(offsets, codes, distinct, np.argsort(-distinct), counts, out)
     return out
 
 
 @kernel
-def _sort_codes(offsets, codes, distinct, descending, counts, out):  # type: ignore[no-untyped-def]
+def sort_group_codes(offsets, codes, distinct, descending, counts, out):  # type: ignore[no-untyped-def]
     """Sort the values of each group, by counts unless they are few."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
@@ -208,12 +208,12 @@ def sort_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
                     sorted_already = False
                 hi += 1
             if not sorted_already:
-                _sort_descending(grade[lo:hi], weight[lo:hi])
+                sort_descending(grade[lo:hi], weight[lo:hi])
             lo = hi
 
 
 @kernel
-def _sort_descending(first, second):  # type: ignore[no-untyped-def]
+def sort_descending(first, second):  # type: ignore[no-untyped-def]
     """Sort pairs, largest first; `second` may be empty."""
     _sort(first, second, first.shape[0])
     for k in range(first.shape[0] // 2):

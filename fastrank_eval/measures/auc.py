@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant
+from fastrank_eval._lib.jit import inlined, kernel
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
+from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.measures.pooled import (
     CLUSTERS,
     MERGED,
@@ -61,48 +61,11 @@ class GroupedAUC(Measure):
     uses_row_weights = True
     ranks_every_row = True
 
-    def shared_key(self) -> Hashable:
-        return "grouped auc", self.rel
+    def group_function(self) -> GroupFunction:
+        return _AUC
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        rel, weights, value = float(self.rel), ranking.weights, np.empty(ranking.groups)
-        if weights is None:
-            _auc(
-                ranking.offsets,
-                ranking.block_above,
-                ranking.block_size,
-                ranking.grade,
-                rel,
-                ranking.retrieved,
-                ranking.relevant_retrieved(rel),
-                value,
-            )
-        else:
-            _weighted_auc(
-                ranking.offsets,
-                ranking.block_above,
-                ranking.grade,
-                rel,
-                ranking.retrieved,
-                weights.labelled,
-                weights.zeros_above,
-                weights.zeros_tied,
-                weights.zeros,
-                value,
-            )
-        return value
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        value = shared.copy()
-        for _, left_out in self._too_small(ranking):
-            value[left_out] = np.nan
-        return value
-
-    def _too_small(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        if self.min_rows:
-            yield "few_rows", ranking.retrieved < self.min_rows
-        if self.min_positives:
-            yield "few_positives", ranking.relevant_retrieved(self.rel) < self.min_positives
+    def numbers(self) -> tuple[float, ...]:
+        return self.min_rows, self.min_positives
 
     def undefined_if_empty(self) -> str | None:
         return "all_negative"
@@ -110,82 +73,97 @@ class GroupedAUC(Measure):
     def empty_is_known(self) -> bool:
         return not (self.min_rows or self.min_positives)
 
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield from self._too_small(ranking)
-        positive, negative = ranking.class_weights(float(self.rel))
-        if ranking.weights is not None:
-            rows = ranking.relevant_retrieved(self.rel)
-            both = (rows > 0) & (rows < ranking.retrieved)
-            yield "zero_weight", both & ((positive == 0) | (negative == 0))
-        yield "all_negative", positive == 0
-        yield "all_positive", negative == 0
 
-
-@kernel
-def _auc(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, positives, out
-):
+@inlined
+def _auc(group, rows, options):  # type: ignore[no-untyped-def]
     """Count twice the pairs won, in integers: only the last division rounds."""
-    for g in range(offsets.shape[0] - 1):
-        positive = positives[g]
-        negative = retrieved[g] - positive
-        if positive == 0 or negative == 0:
-            out[g] = np.nan
-            continue
-        won_twice = 0
-        before = 0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            first = e
-            e, r = count_relevant(above, grade, rel, e, end)
-            if r > 0:
-                tied = size[first] - r
-                below = negative - (above[first] - before) - tied
-                won_twice += r * (2 * below + tied)
-                before += r
-        out[g] = won_twice / (2.0 * positive * negative)
+    if group.retrieved < options.parameters[0] or group.hits < options.parameters[1]:
+        return np.nan
+    if options.weighted:
+        return _weighted_auc(group, rows, options)
+    positive = group.hits
+    negative = group.retrieved - positive
+    if positive == 0 or negative == 0:
+        return np.nan
+    won_twice = 0
+    before = 0
+    e = group.first
+    while e < group.end and rows.block_above[e] < group.retrieved:
+        above = rows.block_above[e]
+        size = rows.block_size[e]
+        r = 0
+        while e < group.end and rows.block_above[e] == above:
+            r += rows.grade[e] >= options.rel
+            e += 1
+        if r > 0:
+            tied = size - r
+            below = negative - (above - before) - tied
+            won_twice += r * (2 * below + tied)
+            before += r
+    return won_twice / (2.0 * positive * negative)
 
 
-@kernel
-def _weighted_auc(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, weight, zeros_above, zeros_tied, zeros, out
-):
+@inlined
+def _weighted_auc(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum weighted pairs; labelled rows below `rel` are among the others."""
-    for g in range(offsets.shape[0] - 1):
-        positive = 0.0
-        others = 0.0
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] >= retrieved[g]:
-                break
-            if grade[e] >= rel:
-                positive += weight[e]
+    positive, negative = _class_weights(group, rows, options.rel)
+    if positive <= 0.0 or negative <= 0.0:
+        return np.nan
+    won = 0.0
+    others_above = 0.0
+    e = group.first
+    while e < group.end and rows.block_above[e] < group.retrieved:
+        first = e
+        relevant = 0.0
+        tied = rows.zeros_tied[e]
+        others_here = 0.0
+        while e < group.end and rows.block_above[e] == rows.block_above[first]:
+            if rows.grade[e] >= options.rel:
+                relevant += rows.weight[e]
             else:
-                others += weight[e]
-        negative = zeros[g] + others
-        if positive <= 0.0 or negative <= 0.0:
-            out[g] = np.nan
-            continue
-        won = 0.0
-        others_above = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            first = e
-            relevant = 0.0
-            tied = zeros_tied[e]
-            others_here = 0.0
-            while e < end and above[e] == above[first]:
-                if grade[e] >= rel:
-                    relevant += weight[e]
-                else:
-                    others_here += weight[e]
-                e += 1
-            tied += others_here
-            higher = zeros_above[first] + others_above
-            won += relevant * (negative - higher - 0.5 * tied)
-            others_above += others_here
-        out[g] = min(max(won / (positive * negative), 0.0), 1.0)
+                others_here += rows.weight[e]
+            e += 1
+        tied += others_here
+        higher = rows.zeros_above[first] + others_above
+        won += relevant * (negative - higher - 0.5 * tied)
+        others_above += others_here
+    return min(max(won / (positive * negative), 0.0), 1.0)
+
+
+@inlined
+def _class_weights(group, rows, rel):  # type: ignore[no-untyped-def]
+    """Sum the weights of the relevant rows with a score, and of the others."""
+    positive = 0.0
+    others = 0.0
+    for e in range(group.first, group.end):
+        if rows.block_above[e] >= group.retrieved:
+            break
+        if rows.grade[e] >= rel:
+            positive += rows.weight[e]
+        else:
+            others += rows.weight[e]
+    return positive, group.zeros + others
+
+
+_REASONS = "few_rows", "few_positives", "zero_weight", "all_negative", "all_positive"
+
+
+@inlined
+def _why_undefined(group, rows, options):  # type: ignore[no-untyped-def]
+    """Return the first of `_REASONS` that holds."""
+    if group.retrieved < options.parameters[0]:
+        return 1
+    if group.hits < options.parameters[1]:
+        return 2
+    positive = np.float64(group.hits)
+    if options.weighted:
+        if 0 < group.hits < group.retrieved:
+            return 3
+        positive, _ = _class_weights(group, rows, options.rel)
+    return 4 if positive == 0.0 else 5
+
+
+_AUC = GroupFunction(_auc, _REASONS, _why_undefined)
 
 
 #: Names of details: the standard errors and the error bound.

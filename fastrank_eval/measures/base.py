@@ -17,6 +17,7 @@ from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.measures.names import entry_point, is_word, package_of, reserved_for
 
 #: Group weights of every measure. Any other word is the name of a column.
@@ -123,6 +124,11 @@ class Measure:
     in_slices: ClassVar[bool] = True
     #: Whether rows without a score come last, tied. Otherwise they are not in the list.
     ranks_every_row: ClassVar[bool] = False
+    #: Whether the kernel of one group needs the gains in descending order: of all rows of the group
+    #: ("judged"), or of those with a score ("retrieved").
+    best_gains: str = ""
+    #: Whether every grade must be one that an option names.
+    names_grades: bool = False
     higher_is_better: ClassVar[bool] = True
     #: Whether a higher, or a lower, value is better at all: not if the best one lies between.
     has_direction: ClassVar[bool] = True
@@ -156,6 +162,9 @@ class Measure:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        own = cls.__dict__
+        if "group_function" not in own and ("shared_values" in own or "compute" in own):
+            cls.group_function = Measure.group_function  # type: ignore[method-assign]
         if "name" in cls.__dict__ and cls.__module__.startswith(_FAMILIES):
             _add(cls)
 
@@ -345,6 +354,26 @@ class Measure:
             self.option_values[name] for name in self.option_values if name != "weight"
         )
 
+    def group_function(self) -> GroupFunction | None:
+        """Return the kernel of one group; None if Python computes the values."""
+        return None
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return the numbers that the kernel of one group reads."""
+        return ()
+
+    def discounts(self) -> tuple[str, float] | None:
+        """Return the discount of ranks, as `discount_table` names it, or None."""
+        return None
+
+    def gain_key(self) -> Hashable:
+        """Return a key of the options that gains depend on; None without gains."""
+        return None
+
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
+        """Compute the gain of each grade. float64, shape (grades,)."""
+        return grades
+
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
         """Write the value of each measure for each group; NaN if undefined.
@@ -452,6 +481,7 @@ def _check_class(kind: type[Measure]) -> None:
     derived = not kind.pooled or hasattr(kind, "pooled_value")
     own = (kind.shared_values, kind.compute.__func__)  # type: ignore[attr-defined]
     computes = kind.pooled or own != (Measure.shared_values, Measure.compute.__func__)  # type: ignore[attr-defined]
+    computes |= kind.group_function is not Measure.group_function
     function = "a method (self, ranking, cutoffs), or pass a function of a query to measure_of"
     for name, right, wanted in (
         *(
@@ -495,7 +525,9 @@ def _check_options(kind: type[Measure]) -> None:
     wrong: tuple[object, object] | None = None
     if not kind.pooled and WEIGHT.name not in names:
         wrong = kind.options, "add WEIGHT"
-    if kind.needs_relevant and REL.name not in names and kind.reasons is Measure.reasons:
+    in_python = kind.group_function is Measure.group_function
+    reads_rel = kind.needs_relevant and in_python and kind.reasons is Measure.reasons
+    if reads_rel and REL.name not in names:
         wrong = kind.options, "add REL, which needs_relevant reads"
     attributes = {*dir(kind), *Measure.__annotations__}
     for param in kind.options:

@@ -12,11 +12,12 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers, ratio
+from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, longest, over_groups
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, over_groups
+from fastrank_eval.measures.group_function import GroupFunction, at_most, ranks_in_sight
 
 DISCOUNT = Param(
     "discount",
@@ -81,35 +82,26 @@ def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndar
     return frozen(discount), frozen(summed)
 
 
-@kernel
-def expected_gain(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, gain, discount, summed, out
-):
+@inlined
+def expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum expected gains: a block adds its mean gain times (D(c + m) - D(c))."""
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            block = 0.0
-            while e < end and above[e] == c:
-                block += gain[e]
-                e += 1
-            in_sight = False
-            for k in range(cutoffs.shape[0]):
-                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
-                if m <= 0:
-                    continue
-                in_sight = True
-                if n == 1:
-                    out[k, g] += block * discount[c]
-                else:
-                    out[k, g] += block * ((summed[c + m] - summed[c]) / n)
-            if not in_sight:
-                break
+    total = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        block = 0.0
+        while e < group.end and rows.above[e] == c:
+            block += rows.gain[e]
+            e += 1
+        m = ranks_in_sight(options, c, n)
+        if m <= 0:
+            break
+        if n == 1:
+            total += block * options.discount[c]
+        else:
+            total += block * ((options.summed[c + m] - options.summed[c]) / n)
+    return total
 
 
 def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:
@@ -172,18 +164,22 @@ class Gains(Measure):
 
     def gains(self, ranking: Ranking) -> np.ndarray:
         """Return the gain of each labelled row. float64, shape (labelled rows,)."""
-        return ranking.cached_by_grade(self.gain_key(), self._gains)
+        return ranking.cached_by_grade(self.gain_key(), self.gains_of)
 
-    def _gains(self, grade: np.ndarray) -> np.ndarray:
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
         if isinstance(self.gain, tuple):
-            grades, gain = np.array(self.gain, np.float64).T
-            indices = np.minimum(np.searchsorted(grades, grade), len(grades) - 1)
-            return np.where(grades[indices] == grade, gain[indices], 0.0)
+            named, gain = np.array(self.gain, np.float64).T
+            indices = np.minimum(np.searchsorted(named, grades), len(named) - 1)
+            return np.where(named[indices] == grades, gain[indices], 0.0)
         # Not expm1: this is exact for integer grades.
-        gains = exp2_each(grade) - 1.0 if self.gain == "exp" else grade
-        if self.keeps_negative() or not grade.min(initial=0.0) < 0:
+        gains = exp2_each(grades) - 1.0 if self.gain == "exp" else grades
+        if self.keeps_negative() or not grades.min(initial=0.0) < 0:
             return gains
-        return np.where(grade > 0, gains, 0.0)
+        return np.where(grades > 0, gains, 0.0)
+
+    @property
+    def names_grades(self) -> bool:  # type: ignore[override]
+        return isinstance(self.gain, tuple)
 
     def has_gain(self, ranking: Ranking) -> np.ndarray:
         """Mark the groups with a row of positive gain. bool, shape (groups,)."""
@@ -230,8 +226,8 @@ class PositiveGain(Gains):
     def gain_key(self) -> Hashable:
         return "positive gain", self.gain
 
-    def _gains(self, grade: np.ndarray) -> np.ndarray:
-        return np.maximum(super()._gains(grade), 0.0)
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
+        return np.maximum(super().gains_of(grades), 0.0)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~self.has_gain(ranking)
@@ -245,15 +241,14 @@ def _costs(gain: Any) -> bool:
 class PositionWeighted(Gains):
     """Base class of sums of gains with a weight for each rank."""
 
-    def shared_key(self) -> Hashable:
-        return ("dcg", self.gain_key(), self.discounts())
+    def group_function(self) -> GroupFunction:
+        return _GAIN
 
     def discounts(self) -> tuple[str, float]:
         return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        table = discount_table(*self.discounts(), longest(cutoffs, ranking.retrieved))
-        return over_groups(expected_gain, ranking, self.gains(ranking), *table, cutoffs=cutoffs)
+
+_GAIN = GroupFunction(expected_gain)
 
 
 class CumulatedGain(PositionWeighted):
@@ -338,7 +333,23 @@ class NormalizedGain(PositionWeighted):
         grade = np.array([self.max_grade], np.float64)
         if isinstance(self.gain, tuple) and self.max_grade not in dict(self.gain):
             raise MeasureError(f"nDCG: max_grade={self.max_grade} is not in the gain table.")
-        return float(self._gains(grade)[0])
+        return float(self.gains_of(grade)[0])
+
+    def group_function(self) -> GroupFunction:
+        return _NORMALIZED_GAIN
+
+    @property
+    def best_gains(self) -> str:  # type: ignore[override]
+        return "retrieved" if self.ideal == "retrieved" else "judged"
+
+    def numbers(self) -> tuple[float, ...]:
+        ideal = ("judged", "retrieved", "perfect").index(self.ideal)
+        perfect = self._perfect_gain() if self.ideal == "perfect" else 0.0
+        ranks = 0.0
+        if self.ideal == "perfect" and self.cutoff is not None:
+            _, summed = discount_table(*self.discounts(), self.cutoff)
+            ranks = float(summed[self.cutoff])
+        return ideal, perfect, ranks
 
     def check_grades(self, ranking: Ranking) -> None:
         super().check_grades(ranking)
@@ -349,58 +360,53 @@ class NormalizedGain(PositionWeighted):
                 "give the top of the scale."
             )
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return super().from_shared(ratio(shared, self._ideal(ranking)), ranking)
 
-    def _ideal(self, ranking: Ranking) -> np.ndarray:
-        cutoff = self.cutoff or 0
-        if self.ideal == "perfect":
-            ranks = np.full(ranking.groups, cutoff) if cutoff else ranking.retrieved
-            _, summed = discount_table(*self.discounts(), int(ranks.max(initial=0)))
-            ideal = self._perfect_gain() * summed[ranks]
-            return np.where(self.has_gain(ranking), ideal, np.nan)
-
-        def best() -> np.ndarray:
-            gains, rows = self.gains(ranking), ranking.rows
-            key = self.gain_key()
-            labelled = np.diff(ranking.offsets)
-            if self.ideal == "retrieved" or gains.min(initial=0.0) < 0:
-                retrieved = ranking.block_above < np.repeat(ranking.retrieved, labelled)
-                if self.ideal == "retrieved":
-                    rows, key = ranking.retrieved, (key, "retrieved")
-                else:
-                    retrieved |= gains > 0
-                gains = np.where(retrieved, gains, 0.0)
-            ranks = int(np.maximum(labelled, rows).max(initial=0))
-            discount, _ = discount_table(*self.discounts(), min(ranks, cutoff or ranks))
-            out = np.empty(ranking.groups)
-            in_order = ranking.descending(key, gains)
-            _ideal_gain(ranking.offsets, in_order, rows, cutoff, discount, out)
-            return np.where(out > 0, out, np.nan)
-
-        key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
-        return ranking.cached_for_models(key, best)
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~(self._ideal(ranking) > 0)
+_JUDGED, _RETRIEVED, _PERFECT = range(3)
 
 
-@kernel
-def _ideal_gain(offsets, gain, rows, cutoff, discount, out):  # type: ignore[no-untyped-def]
+@inlined
+def _normalized_gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Divide the gain by that of the best order."""
+    ideal = _ideal_gain(group, rows, options)
+    if not ideal > 0.0:
+        return np.nan
+    value = expected_gain(group, rows, options) / ideal
+    return at_most(value, 1.0) if value == value else np.inf
+
+
+@inlined
+def _ideal_gain(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum the ideal DCG in list order, so that a perfect list gives 1.
 
     Rows of negative gain stand at the last ranks.
     """
-    for g in range(offsets.shape[0] - 1):
-        labelled = offsets[g + 1] - offsets[g]
-        total = 0.0
-        for i in range(labelled):
-            value = gain[offsets[g] + i]
-            rank = i if value >= 0.0 else rows[g] - (labelled - i)
-            if cutoff > 0 and rank >= cutoff:
-                break
-            total += value * discount[rank]
-        out[g] = total
+    labelled = group.end - group.first
+    if options.parameters[0] == _PERFECT:
+        if not _has_gain(group, rows):
+            return 0.0
+        summed = options.parameters[2] if options.cutoff > 0 else options.summed[group.retrieved]
+        return options.parameters[1] * summed
+    ranks = group.rows if options.parameters[0] == _JUDGED else group.retrieved
+    total = 0.0
+    for i in range(labelled):
+        value = rows.best[group.first + i]
+        rank = i if value >= 0.0 else ranks - (labelled - i)
+        if options.cutoff > 0 and rank >= options.cutoff:
+            break
+        total += value * options.discount[rank]
+    return total
+
+
+@inlined
+def _has_gain(group, rows):  # type: ignore[no-untyped-def]
+    """Return whether a row of the group has a positive gain."""
+    found = False
+    for e in range(group.first, group.end):
+        found |= rows.gain[e] > 0.0
+    return found
+
+
+_NORMALIZED_GAIN = GroupFunction(_normalized_gain)
 
 
 @kernel

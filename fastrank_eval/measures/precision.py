@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +9,16 @@ import numpy as np
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant, over_groups
 from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.group_function import (
+    GroupFunction,
+    at_most,
+    ranks_in_sight,
+    relevant_of_block,
+)
 
 SHORT = Param(
     "short",
@@ -29,31 +34,11 @@ class _Hits(Measure):
     needs_relevant = True
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
 
-    def shared_key(self) -> Hashable:
-        return "hits", self.rel
+    def group_function(self) -> GroupFunction:
+        return _FUNCTIONS[self.name]
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        depths = depths_of(cutoffs, ranking.retrieved)
-        return over_groups(expected_hits, ranking, ranking.grade, float(self.rel), cutoffs=depths)
-
-    def ranks(self, ranking: Ranking) -> np.ndarray | float:
-        """Return the denominator of P: the cutoff, or the rows of the list."""
-        if self.cutoff is None:
-            return ranking.retrieved
-        if self.short == "length":
-            return np.minimum(ranking.retrieved, self.cutoff)
-        return float(self.cutoff)
-
-
-def depths_of(cutoffs: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
-    """Return the ranks above each cutoff. int64, shape (cutoffs, groups)."""
-    by_cutoff = cutoffs[:, None]
-    return np.where(by_cutoff == 0, retrieved, by_cutoff)
-
-
-def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
-    """Compute the ranks at a multiple of R, as floor(multiple * R + 0.9)."""
-    return np.floor(multiple * relevant + 0.9).astype(np.int64)
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.option_values.get("short") == "length"),)
 
 
 class Precision(_Hits):
@@ -67,9 +52,6 @@ class Precision(_Hits):
     options = (REL, SHORT, WEIGHT)
     aliases = ("Precision", "Prec", "set_P")
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return ratio(shared, self.ranks(ranking), 0.0)
-
 
 class Recall(_Hits):
     """R@k, the share of the relevant rows that are among the first k."""
@@ -79,9 +61,6 @@ class Recall(_Hits):
     formula = "hits@k / R"
     reference = "Cleverdon (1967)"
     aliases = ("Recall", "set_recall")
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return ratio(shared, ranking.relevant(self.rel))
 
 
 class FMeasure(_Hits):
@@ -114,16 +93,11 @@ class FMeasure(_Hits):
         if self.alpha is not None and self.beta != 1:
             raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def numbers(self) -> tuple[float, ...]:
         square = (
             float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
         )
-        relevant = ranking.relevant(self.rel)
-        if square > 1e200:
-            return ratio(shared, relevant)
-        below = square * relevant + self.ranks(ranking)
-        value = ratio((1.0 + square) * shared, below, 0.0)
-        return np.where(relevant > 0, np.minimum(value, 1.0), np.nan)
+        return *super().numbers(), square
 
 
 class RPrecision(_Hits):
@@ -144,18 +118,8 @@ class RPrecision(_Hits):
     aliases = ("RPrecision", "R_precision")
     takes_cutoff = False
 
-    def shared_key(self) -> Hashable:
-        return "hits at R", self.rel, self.mult
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        rel = float(self.rel)
-        depths = ranks_at(float(self.mult), ranking.relevant(rel))[None]
-        return over_groups(expected_hits, ranking, ranking.grade, rel, cutoffs=depths)
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        relevant = ranking.relevant(self.rel)
-        value = ratio(shared, ranks_at(float(self.mult), relevant), 0.0)
-        return np.where(relevant > 0, value, np.nan)
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.mult),)
 
 
 class RelativePrecision(_Hits):
@@ -170,12 +134,6 @@ class RelativePrecision(_Hits):
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
     aliases = ("relative_P", "set_relative_P", "R_cap")
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        relevant = ranking.relevant(self.rel)
-        ranks = ranking.retrieved if self.cutoff is None else self.cutoff
-        value = ratio(shared, np.minimum(ranks, relevant), 0.0)
-        return np.where(relevant > 0, value, np.nan)
-
 
 class SuccessRate(Measure):
     """Success@k, whether any of the first k rows is relevant."""
@@ -187,10 +145,122 @@ class SuccessRate(Measure):
     options = (REL, WEIGHT)
     aliases = ("HR", "HitRate", "Hit", "hit_rate")
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return over_groups(
-            expected_success, ranking, ranking.grade, float(self.rel), cutoffs=cutoffs
-        )
+    def group_function(self) -> GroupFunction:
+        return _SUCCESS
+
+
+@inlined
+def hits_above(group, rows, rel, depth):  # type: ignore[no-untyped-def]
+    """Count expected relevant rows above a depth.
+
+    A block with r relevant of n rows and m ranks above the depth adds r m / n.
+    """
+    hits = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        first = e
+        e, relevant = relevant_of_block(rows, rel, e, group.end)
+        if relevant == 0:
+            continue
+        m = min(depth - rows.above[first], rows.size[first])
+        if m <= 0:
+            break
+        hits += (relevant * m) / rows.size[first]
+    return hits
+
+
+@inlined
+def _depth(group, options):  # type: ignore[no-untyped-def]
+    return group.retrieved if options.cutoff == 0 else options.cutoff
+
+
+@inlined
+def _hits(group, rows, options):  # type: ignore[no-untyped-def]
+    return hits_above(group, rows, options.rel, _depth(group, options))
+
+
+@inlined
+def _ranks(group, options):  # type: ignore[no-untyped-def]
+    """Return the denominator of P: the cutoff, or the rows of the list."""
+    ranks = _depth(group, options)
+    return min(ranks, group.retrieved) if options.parameters[0] != 0.0 else ranks
+
+
+@inlined
+def _precision(group, rows, options):  # type: ignore[no-untyped-def]
+    ranks = _ranks(group, options)
+    return _hits(group, rows, options) / ranks if ranks > 0 else 0.0
+
+
+@inlined
+def _recall(group, rows, options):  # type: ignore[no-untyped-def]
+    return _hits(group, rows, options) / group.relevant if group.relevant > 0 else np.nan
+
+
+@inlined
+def _f(group, rows, options):  # type: ignore[no-untyped-def]
+    if group.relevant == 0:
+        return np.nan
+    square = options.parameters[1]
+    if square > 1e200:
+        return _recall(group, rows, options)
+    below = square * group.relevant + _ranks(group, options)
+    if below == 0.0:
+        return 0.0
+    return min((1.0 + square) * _hits(group, rows, options) / below, 1.0)
+
+
+@inlined
+def _r_precision(group, rows, options):  # type: ignore[no-untyped-def]
+    if group.relevant == 0:
+        return np.nan
+    depth = np.int64(np.floor(options.parameters[0] * group.relevant + 0.9))
+    return hits_above(group, rows, options.rel, depth) / depth if depth > 0 else 0.0
+
+
+@inlined
+def _relative_precision(group, rows, options):  # type: ignore[no-untyped-def]
+    if group.relevant == 0:
+        return np.nan
+    ranks = min(_depth(group, options), group.relevant)
+    return _hits(group, rows, options) / ranks if ranks > 0 else 0.0
+
+
+@inlined
+def _success(group, rows, options):  # type: ignore[no-untyped-def]
+    """Compute the probability of a relevant row above the cutoff.
+
+    Only the first block with a relevant row matters.
+    """
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        n = rows.size[e]
+        m = ranks_in_sight(options, rows.above[e], n)
+        e, relevant = relevant_of_block(rows, options.rel, e, group.end)
+        if relevant > 0:
+            missed = 1.0
+            if m > 0:
+                many = max(relevant, m)
+                for i in range(min(relevant, m)):
+                    missed *= max(n - many - i, 0) / (n - i)
+            return 1.0 - missed
+    return 0.0
+
+
+_FUNCTIONS = {
+    "P": GroupFunction(_precision),
+    "R": GroupFunction(_recall),
+    "F": GroupFunction(_f),
+    "Rprec": GroupFunction(_r_precision),
+    "RelP": GroupFunction(_relative_precision),
+}
+_SUCCESS = GroupFunction(_success)
+
+
+def depths_of(cutoffs: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
+    """Return the ranks above each cutoff. int64, shape (cutoffs, groups)."""
+    by_cutoff = cutoffs[:, None]
+    return np.where(by_cutoff == 0, retrieved, by_cutoff)
 
 
 @kernel
@@ -379,40 +449,34 @@ class ReciprocalRank(Measure):
     options = (REL, WEIGHT)
     aliases = ("MRR", "recip_rank", "ReciprocalRank")
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return over_groups(
-            _expected_reciprocal, ranking, ranking.grade, float(self.rel), cutoffs=cutoffs
-        )
+    def group_function(self) -> GroupFunction:
+        return _RECIPROCAL
 
 
-@kernel
-def _expected_reciprocal(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
+@inlined
+def _reciprocal(group, rows, options):  # type: ignore[no-untyped-def]
     """Compute the expected reciprocal rank of the first relevant row.
 
     Only the first block with a relevant row matters. Its first relevant row has the i-th rank of
     the block with probability p_i: p_1 = r/n, p_(i+1) = p_i (n - i - r + 1)/(n - i).
     """
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            e, r = count_relevant(above, grade, rel, e, end)
-            if r == 0:
-                continue
-            for k in range(cutoffs.shape[0]):
-                m = n - r + 1
-                if cutoffs[k] > 0:
-                    m = min(m, cutoffs[k] - c)
-                chance = r / n
-                for i in range(1, m + 1):
-                    out[k, g] += chance / (c + i)
-                    if i < n:
-                        chance *= (n - i - r + 1) / (n - i)
+    value = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        e, r = relevant_of_block(rows, options.rel, e, group.end)
+        if r > 0:
+            chance = r / n
+            for i in range(1, ranks_in_sight(options, c, n - r + 1) + 1):
+                value += chance / (c + i)
+                if i < n:
+                    chance *= (n - i - r + 1) / (n - i)
             break
+    return at_most(value, 1.0)
+
+
+_RECIPROCAL = GroupFunction(_reciprocal)
 
 
 class BinaryLaggingGain(Measure):

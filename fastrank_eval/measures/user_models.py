@@ -11,7 +11,7 @@ import numpy as np
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.elementary import exp2, exp2_each, ratio
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
     REL,
@@ -23,7 +23,14 @@ from fastrank_eval.measures.base import (
     outside_unit,
     over_groups,
 )
-from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
+from fastrank_eval.measures.gain import (
+    DEEPEST,
+    PositionWeighted,
+    discount_table,
+    expected_gain,
+    gain_of,
+)
+from fastrank_eval.measures.group_function import GroupFunction, at_most
 
 GAIN = Param(
     "gain",
@@ -48,10 +55,16 @@ class UserModel(PositionWeighted):
     def gain_key(self) -> Hashable:
         return "unit gain", self.gain, self.rel if self.gain == "binary" else None
 
-    def _gains(self, grade: np.ndarray) -> np.ndarray:
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
         if self.gain == "binary":
-            return (grade >= self.rel).astype(np.float64)
-        return grade if self.gain == "label" else super()._gains(grade)
+            return (grades >= self.rel).astype(np.float64)
+        return grades if self.gain == "label" else super().gains_of(grades)
+
+    def group_function(self) -> GroupFunction:
+        return _GAIN_SEEN
+
+    def numbers(self) -> tuple[float, ...]:
+        return (self.rows_seen(),)
 
     def check_grades(self, ranking: Ranking) -> None:
         super().check_grades(ranking)
@@ -77,8 +90,14 @@ class UserModel(PositionWeighted):
         """Compute the expected number of rows seen of a list without end."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return super().from_shared(shared / self.rows_seen(), ranking)
+
+@inlined
+def _gain_seen(group, rows, options):  # type: ignore[no-untyped-def]
+    """Divide the expected gain by the rows seen."""
+    return at_most(expected_gain(group, rows, options) / options.parameters[0], 1.0)
+
+
+_GAIN_SEEN = GroupFunction(_gain_seen)
 
 
 class TruncatedModel(UserModel):

@@ -413,3 +413,45 @@ def test_function_of_numba__calls_a_kernel_that_was_loaded(store: Path, tmp_path
     program += "from main import total\nvalues = np.arange(5.0)\ntotal(values)\nimport numba\n"
     program += "@numba.njit\ndef use(values):\n    return total(values) * 2\nprint(use(values))"
     assert [run_program(program, store).stdout for _ in range(2)] == ["20.0\n"] * 2
+
+
+BY_ADDRESS = """
+import sys
+import numpy as np
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import NativeKernel, call_by_address, compilations, inlined, kernel
+
+@inlined
+def scaled(x, by):
+    return x * by
+
+def loop_of(function):
+    def loop(values, by, out):
+        for k in range(out.shape[0]):
+            out[k] = function(values[k], by)
+
+    return loop
+
+numbers = frozen(np.arange(3.0))
+native = NativeKernel(loop_of(scaled), (numbers, 0.5, np.zeros(1)))
+
+@kernel
+def call(addresses, values, out):
+    for k in range(addresses.shape[0]):
+        call_by_address(addresses[k], (values, 2.5, out[k]))
+
+out = np.zeros((2, 3))
+call(np.array([native.address] * 2), numbers, out)
+print(out.tolist(), compilations.count, "numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("off", ["", "1"])
+def test_native_kernel__is_called_by_its_address(store: Path, tmp_path: Path, off: str) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(BY_ADDRESS)
+    program = f"import runpy; runpy.run_path({str(path)!r})"
+    lines = [run_program(program, store, NUMBA_DISABLE_JIT=off).stdout for _ in range(2)]
+    values = [[0.0, 2.5, 5.0]] * 2
+    known = f"{values} 0 False\n"
+    assert lines == ([known] * 2 if off else [f"{values} 2 True\n", known])

@@ -328,7 +328,7 @@ import fastrank_eval
 from fastrank_eval._lib.jit import Content, Kernel
 root = Path(fastrank_eval.__file__).parent
 for file in sorted(root.rglob("*.py")):
-    if "@kernel" in file.read_text("utf-8"):
+    if {"@kernel", "@inlined"} & set(file.read_text("utf-8").split()):
         module = ".".join(file.relative_to(root.parent).with_suffix("").parts)
         for name, value in sorted(vars(importlib.import_module(module)).items()):
             if isinstance(value, Kernel):
@@ -337,6 +337,10 @@ for file in sorted(root.rglob("*.py")):
                     hashlib.sha256(text.encode()).hexdigest() if text else None
                     for text in (content.bytecode, content.sources)
                 ))
+for name, measure in fastrank_eval.measures.registry.items():
+    if not measure.pooled and (function := measure().group_function()) is not None:
+        content = Content(function.loop)
+        print(name, content.bytecode and "loop", content.sources and "loop")
 """
 
 

@@ -1,0 +1,167 @@
+"""Define kernels that compute a measure of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import NativeKernel, inlined
+
+
+class Group(NamedTuple):
+    """A group; its labelled rows are `first` to `end` - 1 of `Rows`.
+
+    `relevant` counts rows of grade >= rel, and `hits` those with a score. `zeros` is the weight of
+    the rows with a score and label 0.
+    """
+
+    first: int
+    end: int
+    rows: int
+    retrieved: int
+    relevant: int
+    hits: int
+    zeros: float
+
+
+class Rows(NamedTuple):
+    """Labelled rows of all groups, best first; see `ranking.Ranking`.
+
+    `gain` has the measure's gain of each row, and `best` those of the group in descending order.
+    The weights are empty without row weights.
+    """
+
+    above: np.ndarray
+    size: np.ndarray
+    block_above: np.ndarray
+    block_size: np.ndarray
+    grade: np.ndarray
+    gain: np.ndarray
+    best: np.ndarray
+    weight: np.ndarray
+    zeros_above: np.ndarray
+    zeros_tied: np.ndarray
+
+
+class Options(NamedTuple):
+    """Options of a measure.
+
+    `cutoff` is 0 if all ranks count. `parameters` has its `Measure.numbers`. `discount` and
+    `summed` are its `discount_table`. `scratch` has an item for each row of a tie block,
+    and one more.
+    """
+
+    cutoff: int
+    rel: float
+    parameters: np.ndarray
+    weighted: bool
+    discount: np.ndarray
+    summed: np.ndarray
+    scratch: np.ndarray
+
+
+@inlined
+def no_relevant(group, rows, options):  # type: ignore[no-untyped-def]
+    """Return the first reason."""
+    return 1
+
+
+def _loop_of(value: Callable[..., Any], why: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the loop over groups; see `GroupFunction`."""
+
+    def loop(  # type: ignore[no-untyped-def]
+        offsets, all_rows, retrieved, relevant, hits, zeros,
+        above, size, block_above, block_size, grade, gain, best, weight, zeros_above, zeros_tied,
+        cutoff, rel, parameters, weighted, discount, summed, scratch, out, reason,
+    ):  # fmt: skip
+        rows = Rows(
+            above, size, block_above, block_size, grade, gain, best, weight, zeros_above, zeros_tied
+        )
+        options = Options(cutoff, rel, parameters, weighted, discount, summed, scratch)
+        for g in range(out.shape[0]):
+            group = Group(
+                offsets[g], offsets[g + 1], all_rows[g], retrieved[g], relevant[g], hits[g],
+                zeros[g] if weighted else 0.0,
+            )  # fmt: skip
+            out[g] = value(group, rows, options)
+            reason[g] = 0 if out[g] == out[g] else why(group, rows, options)
+
+    loop.__name__ = f"{value.__name__}_of_groups"
+    return loop
+
+
+_INTEGERS, _NUMBERS = frozen(np.zeros(1, np.int64)), frozen(np.zeros(1))
+#: Arguments of the types of every loop.
+_ARGUMENTS = (
+    *(_INTEGERS,) * 5, _NUMBERS, *(_INTEGERS,) * 4, *(_NUMBERS,) * 6,
+    0, 0.0, _NUMBERS, True, _NUMBERS, _NUMBERS, np.zeros(1), np.zeros(1), np.zeros(1, np.uint8),
+)  # fmt: skip
+
+
+class GroupFunction:
+    """A kernel that computes a measure of one group, and the loop over groups.
+
+    Parameters
+    ----------
+    value : kernel
+        Maps a `Group`, `Rows` and `Options` to the value: NaN if undefined, inf if a sum passes the
+        largest double.
+    reasons : tuple of str
+        Why a group may be undefined.
+    why : kernel, optional
+        Maps the same to the reason of an undefined group, the first being 1.
+    uses_scratch : bool
+        Whether it uses `Options.scratch`.
+    """
+
+    def __init__(
+        self,
+        value: Callable[..., Any],
+        reasons: tuple[str, ...] = ("no_relevant",),
+        why: Callable[..., Any] = no_relevant,
+        *,
+        uses_scratch: bool = False,
+    ) -> None:
+        self.reasons, self.uses_scratch = reasons, uses_scratch
+        self._kernels = value, why
+
+    @cached_property
+    def loop(self) -> NativeKernel:
+        """The loop over groups."""
+        return NativeKernel(cast(Any, _loop_of(*self._kernels)), _ARGUMENTS)
+
+
+@inlined
+def at_most(value, top):  # type: ignore[no-untyped-def]
+    """Return the value; `top` if rounding alone made it larger."""
+    return top if top < value <= top + 1e-9 else value
+
+
+@inlined
+def end_of_block(rows, e, end):  # type: ignore[no-untyped-def]
+    """Return the end of the tie block of row `e`."""
+    above = rows.above[e]
+    while e < end and rows.above[e] == above:
+        e += 1
+    return e
+
+
+@inlined
+def relevant_of_block(rows, rel, e, end):  # type: ignore[no-untyped-def]
+    """Return the end of the tie block of row `e`, and its relevant rows."""
+    above = rows.above[e]
+    relevant = 0
+    while e < end and rows.above[e] == above:
+        relevant += rows.grade[e] >= rel
+        e += 1
+    return e, relevant
+
+
+@inlined
+def ranks_in_sight(options, above, size):  # type: ignore[no-untyped-def]
+    """Count the ranks of a tie block above the cutoff, at most 0 if none is."""
+    return size if options.cutoff == 0 else min(options.cutoff - above, size)
