@@ -38,7 +38,6 @@ from fastrank_eval.io.reader import (
     in_scratch,
     open_source,
     read_batch,
-    rebatch,
 )
 from fastrank_eval.io.source import refuse_text, require_columns
 from fastrank_eval.measures import GAUC, Measure, parse_measures
@@ -403,11 +402,10 @@ def evaluate_classes(
     rows = max(batch_rows_of(reader.rows, plan.threads) // len(roles.classes), _MIN_ROWS)
 
     def add(job: WorkBatch) -> None:
-        totals.add(in_scratch(read_batch(job[0])), job[1])
+        totals.add(in_scratch(read_batch(job.batches)), job.first_row)
 
-    jobs = rebatch(reader.unread_batches(rows), rows)
     with reporting_to(given.progress), reader.completing_errors():
-        deque(map_jobs(plan.threads, add, jobs), maxlen=0)
+        deque(map_jobs(plan.threads, add, reader.jobs(rows)), maxlen=0)
     conventions: dict[str, object] = {
         "decide": decide,
         "average": averages,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, islice, pairwise, zip_longest
 from os import PathLike
 from threading import Lock
@@ -62,10 +63,18 @@ from fastrank_eval.io.columns import (
     concatenate,
     rows_left_out_by,
 )
-from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
-from fastrank_eval.io.source import Batch, first_rows
+from fastrank_eval.io.reader import (
+    RowReader,
+    WorkBatch,
+    in_scratch,
+    join_batches,
+    read_batch,
+    split_batches,
+)
 from fastrank_eval.io.validate import check_scores, keys_of, rows_of
 
+#: Rows in which a slice in memory first looks for the end of its last group.
+_EDGE_ROWS = 1 << 10
 #: Arguments that choose the rows, and how these are read.
 SHARED = (
     *("source", "group", "cluster", "item", "null_groups", "where", "limit", "format"),
@@ -214,6 +223,19 @@ class Evaluator:
     def for_plans(self, rows: Columns) -> list[Columns]:
         """Select the columns of each of `grouped`."""
         return [self.plan_columns.for_plan(p, rows) for p in self.grouped]
+
+    def edge(self, batch: pa.RecordBatch, row: int) -> int:
+        """Find the first row from `row` on where a cluster begins; by default a group is one."""
+        columns = self.plan_columns.keys[: self.first.roles.outer]
+        first, rows = row - 1, _EDGE_ROWS
+        # Invalid keys are an error where the rows are read.
+        with suppress(ColumnError):
+            while first + 1 < batch.num_rows:
+                starts = group_starts(keys_of(batch.slice(first, rows), columns, 0))
+                if len(starts):
+                    return first + int(starts[0])
+                first, rows = first + rows - 1, 4 * rows
+        return batch.num_rows
 
     def scan(self, keys: Keys, columns: Sequence[Columns], whole: bool) -> BatchScan:
         """Scan every row of a batch of contiguous groups; see `scan_batch`."""
@@ -426,7 +448,7 @@ class BatchResult(NamedTuple):
 
 
 def evaluate_stream(
-    batches: Iterable[Batch],
+    jobs: Iterable[WorkBatch],
     evaluator: Evaluator,
     watch: KeyWatch | None,
     rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
@@ -438,7 +460,7 @@ def evaluate_stream(
 
     Parameters
     ----------
-    batches : iterable of pyarrow.RecordBatch or UnreadBatch
+    jobs : iterable of WorkBatch
     evaluator : Evaluator
         Gets the totals.
     watch : KeyWatch or None
@@ -471,24 +493,21 @@ def evaluate_stream(
     undefined: list[UndefinedError] = []
 
     def evaluate_batch(job: WorkBatch) -> BatchResult:
-        record_batches = read_batch(job[0])
-        batch = in_scratch(record_batches)
-        rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], scanned=True)
+        batch, first_row = in_scratch(read_batch(job.batches)), job.first_row
+        read = partial(evaluator.read, scanned=True) if rows_at is None else rows_at
+        rows, whole = read(batch, first_row), job.whole or alone
         if rows is None:
             return BatchResult()
 
         def copy_rows(lo: int, hi: int) -> Columns | None:
-            """Select rows; copy those read here, so that the batch ends with the call."""
-            if lo == hi:
-                return None
-            part = rows.slice(lo, hi)
-            return part if batch is job[0][0] else part.copy()
+            """Copy rows: a view of a few would keep the whole batch in memory."""
+            return rows.slice(lo, hi).copy() if lo < hi else None
 
         columns = evaluator.for_plans(rows)
-        batch_scan = evaluator.scan(rows.keys, columns, all_whole)
+        batch_scan = evaluator.scan(rows.keys, columns, whole)
         starts = batch_scan.starts
         if not batch_scan.passed and not rows_at:
-            check_scores(batch, plan_columns, job[1])
+            check_scores(batch, plan_columns, first_row)
         inner: tuple[Any, ...] = ()
         if groups_watch is not None:
             every, last = cast(np.ndarray, batch_scan.edges), rows.rows - 1
@@ -502,7 +521,7 @@ def evaluate_stream(
         lo, hi = int(starts[0]), int(starts[-1])
         edges = starts if batch_scan.clusters is None else starts[batch_scan.clusters]
         # The last edge begins the tail.
-        firsts = edges[:-1] if all_whole else edges
+        firsts = edges[:-1] if whole else edges
         run = None
         if watch is not None:
             known = None if nested else batch_scan.directions
@@ -540,8 +559,7 @@ def evaluate_stream(
                 for_plan.append(later_result)
             later_results.append(later_result)
         parts = open_group[:] if nested else [part._replace(keys=()) for part in open_group]
-        # A copy: a view of a few rows would keep its whole batch in memory.
-        rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
+        rows = concatenate(parts)
         cut_groups.append((rows, keys, later_results))
         cut_rows += rows.rows
         open_group.clear()
@@ -596,9 +614,9 @@ def evaluate_stream(
         cut_groups.clear()
         cut_rows = 0
 
-    jobs = rebatch(batches, evaluator.file_rows, evaluator.slice_rows)
+    jobs = iter(jobs)
     begin = list(islice(jobs, 2))
-    all_whole = len(begin) < 2  # every group of an only batch is whole
+    alone = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
     one, last_key = np.zeros(1, np.int64), None
@@ -692,15 +710,15 @@ class ScatteredEvaluator:
             raise split_group(self._plan.roles, cast(Keys, returning.keys)) from None
 
     def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
-        self._expected, rows = reading.rows, self._evaluator.batch_rows
+        self._expected = reading.rows
         if reading.rereadable:  # the second attempt below reads the rows again
             with suppress(WideKeys):
-                return self._evaluate(reading.unread_batches(rows), narrow=True)
+                return self._evaluate(reading, narrow=True)
             self._evaluator.clear()
-        return self._evaluate(reading.unread_batches(rows), narrow=False)
+        return self._evaluate(reading, narrow=False)
 
-    def _evaluate(self, batches: Iterable[Batch], narrow: bool) -> list[list[GroupResults]]:
-        partitioned = self._partition(batches)
+    def _evaluate(self, reading: RowReader, narrow: bool) -> list[list[GroupResults]]:
+        partitioned = self._partition(reading)
         in_memory: list[PartitionedBatch] = []
         held = read = 0
         allowed = self._budget.rows
@@ -726,37 +744,32 @@ class ScatteredEvaluator:
             return [[] for _ in self._evaluator.grouped]
         return self._gather(Gatherer(self._partitioners[0], in_memory))
 
-    def _partition(self, batches: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+    def _partition(self, reading: RowReader) -> Iterator[tuple[int, PartitionedBatch | None]]:
         """Yield the number of rows of each batch, and the batch partitioned."""
         plan, evaluator = self._plan, self._evaluator
-
-        def jobs() -> Iterator[WorkBatch]:
-            rest = iter(batches)
-            first = next(rest, None)
-            if first is None:
-                return
-            keys = evaluator.plan_columns.keys
-            types = [key.type for key in keys_of(first_rows(first, 1), keys, 0)]
-            partitioner = Partitioner(
-                plan.roles.keys,
-                types,
-                evaluator.plan_columns,
-                keep_numbers=evaluator.per_group or evaluator.keeps_order,
-                rows=self._expected or 0,
-                memory=self._budget.rows,
-                outer=plan.roles.outer,
-            )
-            self._partitioners[:] = [partitioner]
-            wide = any(column.text for column in partitioner.columns)
-            most = evaluator.batch_rows
-            yield from rebatch(chain([first], rest), max(most // _WIDE, 1) if wide else most)
+        first = reading.peek(1)
+        if first is None:
+            return
+        types = [key.type for key in keys_of(first, evaluator.plan_columns.keys, 0)]
+        partitioner = Partitioner(
+            plan.roles.keys,
+            types,
+            evaluator.plan_columns,
+            keep_numbers=evaluator.per_group or evaluator.keeps_order,
+            rows=self._expected or 0,
+            memory=self._budget.rows,
+            outer=plan.roles.outer,
+        )
+        self._partitioners[:] = [partitioner]
 
         def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
-            batch = in_scratch(read_batch(job[0]))
-            rows = evaluator.read(batch, job[1], scanned=False)
-            return batch.num_rows, None if rows is None else self._partitioners[0].partition(rows)
+            batch = in_scratch(read_batch(job.batches))
+            rows = evaluator.read(batch, job.first_row, scanned=False)
+            return batch.num_rows, None if rows is None else partitioner.partition(rows)
 
-        return map_jobs(plan.threads, partition, jobs())
+        wide = any(column.text for column in partitioner.columns)
+        jobs = reading.jobs(max(evaluator.batch_rows // _WIDE, 1) if wide else evaluator.batch_rows)
+        yield from map_jobs(plan.threads, partition, jobs)
 
     def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
         plan, evaluator = self._plan, self._evaluator
@@ -838,8 +851,9 @@ class ScatteredEvaluator:
                 narrow=narrow,
             )
             with sorter.rows(count_rows()) as batches:
-                rows = report_rows(batches)
-                return evaluate_stream(rows, self._evaluator, None, sorter.rows_of, self._watch())
+                most = self._evaluator.file_rows
+                jobs = join_batches(split_batches(report_rows(batches), most), most)
+                return evaluate_stream(jobs, self._evaluator, None, sorter.rows_of, self._watch())
 
 
 def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:

@@ -136,7 +136,7 @@ def _evaluate(
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
     if not evaluator.grouped:
-        evaluate_stream(reading.unread_batches(evaluator.batch_rows), evaluator, None)
+        evaluate_stream(reading.jobs(evaluator.batch_rows), evaluator, None)
         return [], {"order": "any"}
     many = evaluator.first.threads >= MANY_THREADS // 2
     peeked = reading.peek(_PEEK) if many or order == "auto" else None
@@ -151,10 +151,10 @@ def _evaluate(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            batches = reading.unread_batches(most, in_memory)
+            jobs = reading.jobs(most, in_memory, evaluator.edge)
             watch = KeyWatch(keep, roles.keys[: roles.outer])
             inner = KeyWatch(keep, roles.group, roles.inner) if roles.nested else None
-            results = evaluate_stream(batches, evaluator, watch, groups_watch=inner)
+            results = evaluate_stream(jobs, evaluator, watch, groups_watch=inner)
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True

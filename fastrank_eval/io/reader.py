@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,6 @@ from fastrank_eval.io.source import (
     read_batches,
     reading,
     selected_row,
-    split_batches,
     type_name,
 )
 
@@ -377,26 +376,19 @@ class RowReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read all rows, peeked ones included."""
-        return read_batches(self.unread_batches())
+        return read_batches(self._report_rows(self._unread_batches()))
 
-    def unread_batches(
-        self, max_rows: int | None = None, slice_rows: int | None = None
-    ) -> Iterator[Batch]:
-        """Return all rows, peeked ones included; some batches are not read yet.
+    def jobs(
+        self, rows: int, slice_rows: int | None = None, edge: Edge | None = None
+    ) -> Iterator[WorkBatch]:
+        """Divide all rows, peeked ones included, among threads; see `split_batches`."""
+        parts = split_batches(self._unread_batches(), rows, slice_rows, edge)
+        return join_batches(self._report_rows(parts), rows)
 
-        Parameters
-        ----------
-        max_rows : int, optional
-            Split longer batches to this number of rows, so that reports come more often.
-        slice_rows : int, optional
-            The same for batches in memory; by default `max_rows`.
-        """
+    def _unread_batches(self) -> Iterator[Batch]:
         peeked, rest = self._peeked or ([], self._read_limited())
         self._peeked = None
-        batches = chain(peeked, rest)
-        return self._report_rows(
-            batches if max_rows is None else split_batches(batches, max_rows, slice_rows)
-        )
+        return chain(peeked, rest)
 
     @contextmanager
     def completing_errors(self) -> Iterator[None]:
@@ -428,10 +420,11 @@ class RowReader:
 
         The other methods return these rows again.
         """
-        rest = self._read_limited()
-        first = next(rest, None)
-        self._peeked = ([] if first is None else [first], rest)
-        return None if first is None else first_rows(first, rows)
+        if self._peeked is None:
+            batches = self._read_limited()
+            self._peeked = list(islice(batches, 1)), batches
+        first, _ = self._peeked
+        return first_rows(first[0], rows) if first else None
 
     def _read_limited(self) -> Iterator[Batch]:
         remaining = self.limit
@@ -445,7 +438,7 @@ class RowReader:
             if remaining == 0:
                 return
 
-    def _report_rows(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+    def _report_rows(self, batches: Iterable[_Rows]) -> Iterator[_Rows]:
         rows = 0
         report(self._phase, rows, self.rows)
         for batch in batches:
@@ -472,36 +465,89 @@ def _first_rows(long_batch: Batch, rows: int) -> Iterator[Batch]:
                 return
 
 
-#: Adjacent batches as the work of one thread, and the number of their first row in the input.
-WorkBatch = tuple[list[Batch], int]
+class WorkBatch(NamedTuple):
+    """Adjacent batches as the work of one thread.
+
+    Parameters
+    ----------
+    batches : list of (pyarrow.RecordBatch or UnreadBatch)
+    first_row : int
+        Number of their first row in the input.
+    whole : bool
+        Whether they begin and end where groups do; False where it is not known.
+    """
+
+    batches: list[Batch]
+    first_row: int
+    whole: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return sum(batch.num_rows for batch in self.batches)
 
 
-def rebatch(
-    batches: Iterable[Batch], rows: int, slice_rows: int | None = None
+_Rows = TypeVar("_Rows", pa.RecordBatch, UnreadBatch, WorkBatch)
+#: Finds the first row of a batch where a group begins, from a row on; if none, the number of rows.
+Edge: TypeAlias = Callable[[pa.RecordBatch, int], int]
+
+
+def split_batches(
+    batches: Iterable[Batch], rows: int, slice_rows: int | None = None, edge: Edge | None = None
 ) -> Iterator[WorkBatch]:
-    """Split long batches and join short ones to about `rows` rows.
+    """Split long batches to about `rows` rows.
 
-    Batches in memory are split to `slice_rows`, without a copy.
+    Arrow's threads read longer row groups here.
+
+    Parameters
+    ----------
+    batches : iterable of (pyarrow.RecordBatch or UnreadBatch)
+    rows : int
+    slice_rows : int, optional
+        Rows of a slice of a batch in memory, without a copy; by default `rows`.
+    edge : callable, optional
+        Lengthens slices until they end where a group does.
+    """
+    first_row, slice_rows = 0, slice_rows or rows
+    for batch in batches:
+        if isinstance(batch, UnreadBatch):
+            for unread in batch.split_evenly(rows):
+                short = 2 * unread.num_rows <= 3 * rows
+                for part in [unread] if short else read_batches([unread], rows):
+                    yield WorkBatch([part], first_row)
+                    first_row += part.num_rows
+            continue
+        first, end = 0, batch.num_rows
+        while first < end:
+            last = min(first + slice_rows, end)
+            if edge is not None and last < end:
+                last = edge(batch, last)
+            whole = edge is not None and first > 0 and last < end
+            yield WorkBatch([batch.slice(first, last - first)], first_row + first, whole)
+            first = last
+        first_row += end
+
+
+def join_batches(parts: Iterable[WorkBatch], rows: int) -> Iterator[WorkBatch]:
+    """Join short batches to about `rows` rows.
 
     A batch of half the size stays alone: joining it would cost more than it saves.
     """
     first_row = short_rows = 0
     short: list[Batch] = []
-    for batch in split_batches(batches, rows, slice_rows):
-        rows_here = batch.num_rows
-        long = 2 * rows_here >= rows
-        if short and (long or short_rows + rows_here > rows):
-            yield short, first_row
-            first_row += short_rows
+    for part in parts:
+        long = 2 * part.num_rows >= rows
+        if short and (long or short_rows + part.num_rows > rows):
+            yield WorkBatch(short, first_row)
             short, short_rows = [], 0
         if long:
-            yield [batch], first_row
-            first_row += rows_here
-        else:
-            short.append(batch)
-            short_rows += rows_here
+            yield part
+            continue
+        first_row = first_row if short else part.first_row
+        short += part.batches
+        short_rows += part.num_rows
     if short:
-        yield short, first_row
+        yield WorkBatch(short, first_row)
 
 
 def read_batch(batches: list[Batch]) -> list[pa.RecordBatch]:

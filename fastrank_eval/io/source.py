@@ -518,26 +518,6 @@ def first_rows(batch: Batch, rows: int) -> pa.RecordBatch:
     return batch.slice(0, rows)
 
 
-def split_batches(
-    batches: Iterable[Batch], rows: int, slice_rows: int | None = None
-) -> Iterator[Batch]:
-    """Split batches to about `rows` rows, those in memory to `slice_rows`.
-
-    Arrow's threads read longer row groups here.
-    """
-    slice_rows = slice_rows or rows
-    for batch in batches:
-        if not isinstance(batch, UnreadBatch):
-            for first in range(0, batch.num_rows, slice_rows):
-                yield batch.slice(first, slice_rows)
-            continue
-        for unread in batch.split_evenly(rows):
-            if 2 * unread.num_rows > 3 * rows:
-                yield from read_batches([unread], rows)
-            else:
-                yield unread
-
-
 def read_batches(
     batches: Iterable[Batch], max_rows: int = _MAX_BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:

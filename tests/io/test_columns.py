@@ -12,6 +12,8 @@ import pytest
 
 from fastrank_eval import ColumnError, OrderError
 from fastrank_eval._lib.arrow import as_array, null_rows
+from fastrank_eval.engine import evaluator
+from fastrank_eval.engine.evaluator import Evaluator
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.validate import columns_of, numbers_of_order
 from tests.support.tables import evaluate
@@ -307,6 +309,30 @@ def test_layout__slices_and_chunks_at_any_offset_change_no_bit(key, layout):
             given = evaluate(pa.concat_tables(pieces), "GAUC,AUC", order=order, **options)
             assert given.per_group.equals(wanted.per_group), (lo, hi, cuts, order)
             assert given.value("AUC").hex() == wanted.value("AUC").hex()
+
+
+@pytest.mark.parametrize("key", [*KEYS, "whole float"])
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 22])
+def test_slices__of_a_batch_in_memory_end_where_groups_do(key, rows, monkeypatch):
+    keys = KEYS.get(key, pa.array(KEY_NUMBERS * np.where(np.arange(ROWS) % 2, 1.0, -1.0) ** 2))
+    table = pa.table({"group": keys, "score": SCORES, "label": SCORES % 3 == 0})
+    ends = np.unique(np.flatnonzero(np.diff(KEY_NUMBERS > 3 if key == "bool" else KEY_NUMBERS)) + 1)
+    wanted, scan, seen = evaluate(table, "GAUC"), Evaluator.scan, []
+
+    def noted(evaluator, keys, columns, whole):
+        seen.append((columns[0].first_row, columns[0].rows, whole))
+        return scan(evaluator, keys, columns, whole)
+
+    monkeypatch.setattr(evaluator, "_EDGE_ROWS", 2)
+    monkeypatch.setattr(Evaluator, "scan", noted)
+    given = evaluate(table, "GAUC", batch_rows=rows)
+    assert given.per_group.equals(wanted.per_group)
+    assert {first for first, _, _ in seen} <= {0, *ends.tolist()}
+    inner = [first > 0 and first + count < ROWS for first, count, _ in seen]
+    assert [whole for _, _, whole in seen] == (inner if len(seen) > 1 else [True])
+    keys = pa.array([*keys.to_pylist()[:-1], None], keys.type)
+    told = refusal(table.set_column(0, "group", keys), batch_rows=rows)
+    assert "is null in 1 row(s), first in row 22" in told
 
 
 def test_layout__arrays_without_nulls_are_viewed_read_only_and_left_alone():

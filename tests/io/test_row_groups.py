@@ -168,7 +168,7 @@ def test_file_system_written_in_python__read_by_many_threads(tmp_path: Path) -> 
 def test_limit__reads_no_more_rows_at_once_than_a_stretch(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=250)
     reading = RowReader(open_source(tmp_path / "log.parquet"), ("user",), 1700)
-    parts = list(reading.unread_batches(500))
+    parts = [part for job in reading.jobs(500) for part in job.batches]
     assert [part.num_rows for part in parts] == [500, 500, 500, 200]
     assert [isinstance(part, UnreadBatch) for part in parts] == [True, True, True, False]
 
@@ -177,10 +177,8 @@ def test_progress__of_a_long_row_group__is_told_in_steps(tmp_path: Path) -> None
     pq.write_table(TABLE, tmp_path / "log.parquet")
     told: list[int] = []
     with reporting_to(lambda progress: told.append(progress.rows)):
-        parts = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).unread_batches(
-            500
-        )
-        assert [part.num_rows for part in parts] == [500] * 6
+        jobs = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).jobs(500)
+        assert [job.num_rows for job in jobs] == [500] * 6
     assert told[-1] == ROWS
 
 
