@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from itertools import chain, islice, pairwise, zip_longest
 from os import PathLike
@@ -132,10 +133,6 @@ class Evaluator:
     plans : sequence of Plan
         At least one. They have equal threads and promises about the order. Those with groups have
         equal key columns.
-    rows : int, optional
-        All rows of the source, if known.
-    batch_rows : int, optional
-        Rows that a thread takes at a time; by default as many as give all threads equal work.
 
     Attributes
     ----------
@@ -149,27 +146,41 @@ class Evaluator:
         Indices of the columns of all plans.
     """
 
-    def __init__(
-        self, plans: Sequence[Plan], rows: int | None = None, batch_rows: int | None = None
-    ) -> None:
+    def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = tuple(plans)
         self.grouped = tuple(p for p, plan in enumerate(plans) if plan.grouped)
         self.first = plans[self.grouped[0] if self.grouped else 0]
-        self._rows, self._given_rows = rows, batch_rows
-        self.batch_rows = batch_rows or batch_rows_of(rows, self.first.threads)
-        self.expect_labelled(1.0)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
+        self._copies_few = all(plan.copies_few for plan in plans)
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         scored = [p for p in self.grouped if plans[p].ranks or plans[p].presorted]
         self._views = [(plans[p].skip_empty, p in scored) for p in self.grouped]
         self._checked = self.plan_columns.score_indices(scored)
-        self._lock = Lock()
+        self._begin(None, None)
+
+    def begin(self, rows: int | None, batch_rows: int | None) -> Evaluator:
+        """Return an evaluator of the same plans over other rows.
+
+        Parameters
+        ----------
+        rows : int or None
+            All rows of the source, if known.
+        batch_rows : int or None
+            Rows that a thread takes at a time; by default as many as give all threads equal work.
+        """
+        result = copy(self)
+        result._begin(rows, batch_rows)
+        return result
+
+    def _begin(self, rows: int | None, batch_rows: int | None) -> None:
+        self._rows, self._given_rows, self._lock = rows, batch_rows, Lock()
+        self.batch_rows = batch_rows or batch_rows_of(rows, self.first.threads)
+        self.expect_labelled(1.0)
         self.clear()
 
     def expect_labelled(self, share: float) -> None:
         """Choose the rows of batches and slices by the share of labelled rows."""
-        few = all(plan.copies_few for plan in self.plans)
-        of_stream = stream_rows_of(self._rows, self.first.threads, few, share)
+        of_stream = stream_rows_of(self._rows, self.first.threads, self._copies_few, share)
         self.file_rows, self.slice_rows = (self._given_rows or most for most in of_stream)
 
     def clear(self) -> None:

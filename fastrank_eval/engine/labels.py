@@ -21,6 +21,8 @@ def options_by_label(options: Options) -> dict[str, Options]:
         As `measures_by_label` does.
     """
     measures = measures_by_label(options.label, options.measures)
+    if isinstance(options.label, str):
+        return {options.label: options}
     return {
         label: options.replace(label=label, measures=for_label)
         for label, for_label in measures.items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -32,17 +34,22 @@ class LargestGroup:
     Parameters
     ----------
     rows : int
-    key : mapping of str to (int, bool or str), or None
-        Its value in each key column: numbers and strings as they are, others as texts of labels;
-        None if only hashes of it are known.
+    found : mapping of str to (int, bool or str), callable or None
+        Its value in each key column: numbers and strings as they are, others as texts of labels; or
+        a function that returns them. None if only hashes of it are known.
     at_least : bool
         Whether it may have more rows, because it may have some in several merged states. Another
         group may then be larger.
     """
 
     rows: int
-    key: Mapping[str, _Value] | None
+    found: Mapping[str, _Value] | Callable[[], Mapping[str, _Value]] | None
     at_least: bool = False
+
+    @cached_property
+    def key(self) -> Mapping[str, _Value] | None:
+        """Its value in each key column."""
+        return self.found() if callable(self.found) else self.found
 
     def plain(self, schema: pa.Schema | None = None) -> dict[str, Any]:
         """Convert it to plain Python values.
@@ -93,8 +100,10 @@ def entry_of_whole(header: Mapping[str, Any], names: Collection[str] | None) -> 
 
 def larger(one: LargestGroup | None, other: LargestGroup | None) -> LargestGroup | None:
     """Return the larger group, of equal ones the first by the text of its key."""
-    if one is None or other is None or one.rows != other.rows:
-        return max(one, other, key=lambda group: group.rows if group else 0)
+    if one is None or other is None:
+        return one or other
+    if one.rows != other.rows:
+        return max(one, other, key=attrgetter("rows"))
     return min(one, other, key=lambda group: str(group.plain()))
 
 
@@ -130,9 +139,13 @@ def largest_in_chunk(
     indices = np.flatnonzero(rows == most)
     if len(indices) > _PARTS:
         return known
-    columns = [_values(column) for column in keys(indices)]
-    found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
-    return larger(known, LargestGroup(most, min(found, key=str)))
+    return larger(known, LargestGroup(most, partial(_first_key, names, keys(indices))))
+
+
+def _first_key(names: Sequence[str], keys: Keys) -> Mapping[str, _Value]:
+    """Convert keys, and return the first by its text."""
+    columns = [_values(column) for column in keys]
+    return min((dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True)), key=str)
 
 
 def _values(keys: pa.Array) -> list[_Value]:

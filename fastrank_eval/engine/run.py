@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import is_unicode, require_baseline
-from fastrank_eval._lib.arrow import as_array, is_wide_integer
+from fastrank_eval._lib.arrow import as_array, fixed_width, is_wide_integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
@@ -98,7 +98,7 @@ _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 
 def _read_rows(
-    options: Options, plans: Sequence[Plan], reader: RowReader
+    options: Options, planned: Evaluator, reader: RowReader
 ) -> tuple[list[PlanTotals], dict[str, object]]:
     """Read the rows of plans once.
 
@@ -110,19 +110,19 @@ def _read_rows(
         The conventions ``"order"`` and ``"spilled"`` of the plans with groups.
     """
     started = perf_counter()
-    evaluator = Evaluator(plans, reader.rows, options.batch_rows)
+    evaluator = planned.begin(reader.rows, options.batch_rows)
     with reporting_to(options.progress), reader.completing_errors():
         results, strategy = _evaluate(reader, evaluator, options)
     found = evaluator.finish(results)
     if RUN.is_on(logging.INFO):
-        totals, first = found[0].totals.overall, plans[0]
+        totals, first = found[0].totals.overall, evaluator.plans[0]
         RUN.info(
             "rows evaluated",
             rows=totals.rows(),
             groups=totals.groups() if first.grouped else None,
             models=len(first.roles.scores),
             measures=", ".join(map(str, first.measures)),
-            plans=len(plans) if len(plans) > 1 else None,
+            plans=len(found) if len(found) > 1 else None,
             threads=first.threads,
             **strategy,
             seconds=perf_counter() - started,
@@ -193,6 +193,8 @@ def _order_error(returning: ReturningKey, roles: Roles, order: str) -> OrderErro
 
 
 def _scattered(batch: pa.RecordBatch, names: Sequence[str], roles: Roles) -> bool:
+    if len(names) == 1 and _ascends(batch.column(names[0])):
+        return False
     for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
         keys = keys_of(batch.slice(0, rows), key_columns(names, roles), 0)
         starts = np.append(0, group_starts(keys))
@@ -202,6 +204,12 @@ def _scattered(batch: pa.RecordBatch, names: Sequence[str], roles: Roles) -> boo
         if (integers[1:] == integers[:-1]).any():
             return True
     return False
+
+
+def _ascends(key: pa.Array) -> bool:
+    """Return whether keys surely never fall."""
+    words = None if key.null_count else fixed_width(key)
+    return words is not None and words.ndim == 1 and not (words[1:] < words[:-1]).any()
 
 
 def _labelled_share(labels: pa.Array) -> float:
@@ -263,9 +271,9 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
         As `evaluate` does, for the first request with an error.
     """
     started, compiled = perf_counter(), compilations.count
-    plans, reader = prepare(requests)
-    found, strategy = _read_rows(requests[0], plans, reader)
-    runs = [*zip(requests, plans, found, strict=True)]
+    planned, reader = prepare(requests)
+    found, strategy = _read_rows(requests[0], planned, reader)
+    runs = [*zip(requests, planned.plans, found, strict=True)]
     summaries = [summary_rows(plan, rows.totals) for _, plan, rows in runs]
     conventions = [_conventions(*one, reader.source, strategy) for one in runs]
     new_kernels = compilations.count - compiled
@@ -288,10 +296,10 @@ def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Eva
 @closing_readers()
 def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
     """Read the rows once, without values of measures."""
-    (plan,), reader = prepare([options])
-    (rows,), _ = _read_rows(options, [plan], reader)
+    planned, reader = prepare([options])
+    (rows,), _ = _read_rows(options, planned, reader)
     refuse_if_none_left(plain_counts(rows.left_out), rows.totals.overall.rows())
-    return plan, rows
+    return planned.first, rows
 
 
 class _Planned(NamedTuple):
@@ -299,19 +307,21 @@ class _Planned(NamedTuple):
 
     Parameters
     ----------
-    drafts, plans : sequence of Plan
+    drafts : sequence of Plan
+    evaluator : Evaluator, or None
+        Of the plans; None before a source is open. A run begins with a copy of it.
     names : tuple of str
         Columns that the source must have.
-    kinds : list of pyarrow.DataType, or None
-        Their types; None before a source is open.
+    kinds : list of pyarrow.DataType
+        Their types.
     columns : tuple of str
         Columns that are read.
     """
 
     drafts: Sequence[Plan]
-    plans: Sequence[Plan] = ()
+    evaluator: Evaluator | None = None
     names: tuple[str, ...] = ()
-    kinds: list[pa.DataType] | None = None
+    kinds: Sequence[pa.DataType] | None = ()
     columns: tuple[str, ...] = ()
 
 
@@ -357,13 +367,13 @@ def _place_of(requests: Sequence[Options]) -> list[_Planned]:
         place = _place(processors(), *map(_key_of, requests))
     except TypeError:  # an option that cannot be hashed
         return []
-    measures = [m for known in place for plan in known.plans for m in plan.measures]
+    measures = [m for known in place for draft in known.drafts for m in draft.measures]
     if any(registry.get(m.name) is not type(m) for m in measures):
         place.clear()  # registered anew, as in a notebook
     return place
 
 
-def prepare(requests: Sequence[Options]) -> tuple[Sequence[Plan], RowReader]:
+def prepare(requests: Sequence[Options]) -> tuple[Evaluator, RowReader]:
     """Check requests, open their source and plan one run.
 
     The same options and types of columns have the plans of the run before.
@@ -371,12 +381,15 @@ def prepare(requests: Sequence[Options]) -> tuple[Sequence[Plan], RowReader]:
     check_shared(requests)
     place = _place_of(requests)
     known = next(iter(place), None) or _Planned([_draft(options) for options in requests])
-    source = _open(requests, known.drafts)
-    if source.untyped or known.kinds != _kinds(source, known.names):
-        known = _complete(requests, known.drafts, source)
-        if not any(plan.roles.fields for plan in known.plans):  # they number values of the rows
+    source, evaluator = _open(requests, known.drafts), known.evaluator
+    if evaluator is None or source.untyped or known.kinds != _kinds(source, known.names):
+        plans, names = _complete(requests, known.drafts, source)
+        columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
+        evaluator, kinds = Evaluator(plans), _kinds(source, names)
+        known = _Planned(known.drafts, evaluator, tuple(names), kinds, tuple(columns))
+        if not any(plan.roles.fields for plan in plans):  # they number values of the rows
             place[:] = [known]
-    return known.plans, RowReader(source, known.columns, requests[0].limit)
+    return evaluator, RowReader(source, known.columns, requests[0].limit)
 
 
 def _draft(options: Options) -> Plan:
@@ -413,8 +426,17 @@ def _draft(options: Options) -> Plan:
     )
 
 
-def _complete(requests: Sequence[Options], drafts: Sequence[Plan], source: Source) -> _Planned:
-    """Complete plans by the slices and the types of columns of a source."""
+def _complete(
+    requests: Sequence[Options], drafts: Sequence[Plan], source: Source
+) -> tuple[list[Plan], dict[str, str]]:
+    """Complete plans by the slices and the types of columns of a source.
+
+    Returns
+    -------
+    plans : list of Plan
+    names : dict of str to str
+        The role of each column that the source must have.
+    """
     names, plans = dict[str, str](), []
     for options, draft, slicings in zip(
         requests, drafts, _open_slicings(requests, source), strict=True
@@ -431,8 +453,7 @@ def _complete(requests: Sequence[Options], drafts: Sequence[Plan], source: Sourc
             score_kind=_score_kind(roles, drafts, kinds),
         )
         plans.append(replace(draft, roles=roles, slicings=slicings))
-    columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
-    return _Planned(drafts, plans, tuple(names), _kinds(source, names), tuple(columns))
+    return plans, names
 
 
 def _kinds(source: Source, names: Iterable[str]) -> list[pa.DataType] | None:

@@ -108,8 +108,8 @@ def _evaluate_samples(
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
-    (plan,), reader = prepare([Options.read(sources, options)])
-    roles = plan.roles
+    planned, reader = prepare([Options.read(sources, options)])
+    plan, roles = planned.first, planned.first.roles
     with reader.completing_errors():
         batches = list(reader.batches())
     if not sum(batch.num_rows for batch in batches):
