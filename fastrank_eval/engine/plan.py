@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 #: Rows of a batch, and the fewest rows of a batch where threads outnumber full batches.
 BATCH_ROWS = 1 << 20
 _FEWEST_BATCH_ROWS = 1 << 18
-#: Rows of a slice in memory if only its labelled rows are copied. Python takes 0.7 ns for each of
-#: 2^20 rows under GAUC, and other threads wait for it.
+#: Rows of a slice in memory if only its labelled rows are copied.
 SLICE_ROWS = 1 << 21
-#: Threads that take four times as many rows; half as many threads take twice as many.
-MANY_THREADS = 16
+#: Batches and slices are this many times longer if few rows are labelled.
+LONGEST = 4
 
 
 def batch_rows_of(rows: int | None, threads: int, most: int = BATCH_ROWS) -> int:
@@ -47,17 +46,16 @@ def stream_rows_of(
 ) -> tuple[int, int]:
     """Choose the rows of a batch of files, and of a slice in memory.
 
-    Groups are contiguous. Threads wait for each other: of 10^8 rows in memory, 16 take 114 ms for
-    GAUC in slices of 2^21 rows, and 60 in slices of 2^23. So many threads take more rows at a time,
-    unless a larger share is labelled: these are copied. Few rows in memory occupy few threads: two
-    threads take 5.2 ms for GAUC of 10^6 rows, one thread 3.0 (seven measures: 12 and 5). From
-    2 * 10^6 unsorted rows on, two are faster.
+    Groups are contiguous. Threads wait for each other in Python, and caches are cold after it: of
+    10^8 rows in memory, 16 threads take 114 ms for GAUC in slices of 2^21 rows, and 60 in slices of
+    2^23; one thread takes 7 to 9 % less time, too. A larger share of labelled rows makes them
+    shorter, because these are copied. Few rows in memory occupy few threads: two threads take
+    5.2 ms for GAUC of 10^6 rows, one thread 3.0 (seven measures: 12 and 5). From 2 * 10^6 unsorted
+    rows on, two are faster.
     """
     longer = 1
     if copies_few and rows is not None:
-        longer = max(min(threads, MANY_THREADS) // 4, 1)
-        if labelled * longer > 1:
-            longer = max(int(1 / labelled), 1)
+        longer = LONGEST if labelled * LONGEST <= 1 else max(int(1 / labelled), 1)
     of_files = batch_rows_of(rows, threads, BATCH_ROWS * longer)
     if rows is not None:
         threads = min(threads, max(-(-rows // BATCH_ROWS), 1))

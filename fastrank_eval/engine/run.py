@@ -45,7 +45,7 @@ from fastrank_eval.engine.options import (
     Options,
 )
 from fastrank_eval.engine.plan import (
-    MANY_THREADS,
+    BATCH_ROWS,
     GroupValues,
     Plan,
     subtopics_used,
@@ -138,7 +138,7 @@ def _evaluate(
     if not evaluator.grouped:
         evaluate_stream(reading.jobs(evaluator.batch_rows), evaluator, None)
         return [], {"order": "any"}
-    many = evaluator.first.threads >= MANY_THREADS // 2
+    many = reading.rows is not None and reading.rows > BATCH_ROWS
     peeked = reading.peek(_PEEK) if many or order == "auto" else None
     if peeked is not None and order == "auto":
         keys = [roles.group, roles.cluster] if roles.nested else [roles.group]
