@@ -34,6 +34,7 @@ from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.program import policy_of
 from fastrank_eval.engine.records import MeasureValue, summary_rows
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.io.columns import Columns, Roles
@@ -736,7 +737,7 @@ class ClassTotals:
         """Apply the policy for undefined values; return value and reason."""
         if not computed.reason:
             return computed.value, None
-        policy = self._plan.row_plan.policy(measure, computed.reason)
+        policy = policy_of(self._plan.row_plan.policies, measure, computed.reason)
         if policy == "error":
             raise UndefinedError(
                 f"{measure} is undefined ({computed.reason}) for a class, a pair of classes or all "

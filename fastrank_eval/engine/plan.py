@@ -12,7 +12,7 @@ import numpy as np
 from fastrank_eval._lib.arguments import checked, column_name, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
-from fastrank_eval.engine.program import Measured, Program
+from fastrank_eval.engine.program import Measured, Program, policy_of
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import Measure, find_name, registry
@@ -139,7 +139,7 @@ class Plan:
                 continue
             if not m.empty_is_known() or (m.weight != "uniform" and not m.undefined_if_empty()):
                 return False
-            if m.undefined_if_empty() and self.policy(m, "no_relevant") != "skip":
+            if m.undefined_if_empty() and policy_of(self.policies, m, "no_relevant") != "skip":
                 return False
         return True
 
@@ -191,19 +191,10 @@ class Plan:
         """Whether the input order of rows decides ties of scores or item ids."""
         return self.ties in ("input", "item")
 
-    def policy(self, measure: Measure, reason: str) -> Any:
-        """Return the policy for a reason: 'skip', 'error' or a value."""
-        if reason in ("few_rows", "few_positives"):
-            return "skip"
-        policy: Any = measure.option_values.get("single_class")
-        if policy is None:
-            policy = self.policies.get(measure.name, self.policies["*"])
-        return {"zero": 0.0, "one": 1.0}.get(policy, policy)
-
     @cached_property
     def program(self) -> Program:
         """The measures of groups."""
-        return Program(self.measures, self.policy, self.groups == "with_relevant")
+        return Program(self.measures, self.policies, self.groups == "with_relevant")
 
     @cached_property
     def pooled_states(self) -> dict[Hashable, PooledMeasure]:

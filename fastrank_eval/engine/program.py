@@ -82,8 +82,8 @@ class Program:
     ----------
     measures : sequence of Measure
         All measures of the plan; pooled ones have no line.
-    policy : callable
-        Maps a measure and a reason to 'skip', 'error' or a value.
+    policies : mapping of str to str
+        As those of `Plan`.
     only_relevant : bool
         Leave out groups without a positive.
     """
@@ -91,10 +91,10 @@ class Program:
     def __init__(
         self,
         measures: Sequence[Measure],
-        policy: Callable[[Measure, str], Any],
+        policies: Mapping[str, str],
         only_relevant: bool,
     ) -> None:
-        self._policy, self._only_relevant = policy, only_relevant
+        self._of_measures, self._only_relevant = policies, only_relevant
         self.reasons = ["", "no_relevant", "zero_weight"]
         #: The positions of the measures in the plan, and their lines.
         self.positions = [m for m, measure in enumerate(measures) if not measure.pooled]
@@ -126,7 +126,7 @@ class Program:
         reasons = [() if f is None else f.reasons for f in self._functions]
         self._codes = _table([[0, *map(self.code_of, each)] for each in reasons]).astype(np.int64)
         self._policies = _table(
-            [[0.0, *(_as_number(policy(m, why)) for why in each)]
+            [[0.0, *(_as_number(policy_of(policies, m, why)) for why in each)]
              for m, each in zip(self.measures, reasons, strict=True)]
         )  # fmt: skip
         self._of_grades: dict[bytes, GradedGains] = {}
@@ -349,7 +349,7 @@ class Program:
                 undefined &= ~holds
                 if not matches.any():
                     continue
-                policy = self._policy(measure, reason)
+                policy = policy_of(self._of_measures, measure, reason)
                 if policy == "error":
                     raise _undefined(measure, ranking, int(np.argmax(matches)), reason, name)
                 if policy == "skip":
@@ -455,6 +455,16 @@ def _undefined(
         f"{measure.display_name} is undefined for the group {name(at)} ({reason}), and undefined "
         "groups are an error; choose undefined='skip', 'zero' or 'one'."
     )
+
+
+def policy_of(policies: Mapping[str, str], measure: Measure, reason: str) -> Any:
+    """Return the policy for a reason: 'skip', 'error' or a value."""
+    if reason in ("few_rows", "few_positives"):
+        return "skip"
+    policy: Any = measure.option_values.get("single_class")
+    if policy is None:
+        policy = policies.get(measure.name, policies["*"])
+    return {"zero": 0.0, "one": 1.0}.get(policy, policy)
 
 
 def too_large(measure: Measure) -> MeasureError:

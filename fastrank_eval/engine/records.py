@@ -23,6 +23,7 @@ from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.engine.program import policy_of
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import SliceTotals, Sums, Totals, loses_error
 from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
@@ -536,7 +537,7 @@ def _of_rows(
     if pooled.clusters and plan.roles.nested and not sums.uses_buckets and not math.isnan(value):
         details = {CLUSTERS: pooled.clusters, **details}
     if pooled.reason and rows:
-        policy = plan.policy(measure, pooled.reason)
+        policy = policy_of(plan.policies, measure, pooled.reason)
         if policy == "error":
             raise _undefined_error(measure, pooled.reason)
         if policy == "skip":

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -401,12 +401,15 @@ class Scored:
             unselected=rows,
         )
 
-    @cached_property
+    @property
     def every_row(self) -> Scored:
         """All rows of the chunk; `no_score`, below every score, for null ones."""
-        rows = self.unselected
-        if rows is None:
-            return self
+        # Not in a cache: rows that refer to themselves stay until garbage is collected.
+        return self if self.unselected is None else self._with_unscored
+
+    @cached_property
+    def _with_unscored(self) -> Scored:
+        rows = cast(Scored, self.unselected)
         score, labels = np.full_like(rows.score, no_score(rows.score.dtype)), rows.labels
         score[self.scored_rows] = self.score
         if labels.skip_empty:  # a model that leaves rows without a score ranks every group

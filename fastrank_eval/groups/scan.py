@@ -521,11 +521,12 @@ def scan_batch(
 
     def scan_of(label: np.ndarray, score: np.ndarray | None, skip: bool) -> Scan:
         nonlocal edges
+        # No call of itself: all that such a function has found stays until garbage is collected.
+        if id(score) in unsorted:
+            score = None
         at = id(label), id(score), skip
         if at in known:
             return known[at]
-        if id(score) in unsorted:
-            return known.setdefault(at, scan_of(label, None, skip))
         # To compare sorted scores again takes less time than to fetch those beside labelled rows.
         one = known[at] = scan(label, score, skip, **edges)
         if len(known) == 1:

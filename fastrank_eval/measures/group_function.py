@@ -126,13 +126,16 @@ class GroupFunction:
         *,
         uses_scratch: bool = False,
     ) -> None:
-        self.reasons, self.uses_scratch = reasons, uses_scratch
-        self._kernels = value, why
+        self.value, self.reasons, self.why, self.uses_scratch = value, reasons, why, uses_scratch
 
     @cached_property
     def loop(self) -> NativeKernel:
         """The loop over groups."""
-        return NativeKernel(cast(Any, _loop_of(*self._kernels)), _ARGUMENTS)
+        return NativeKernel(cast(Any, _loop_of(self.value, self.why)), _ARGUMENTS)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the loop."""
+        return {name: value for name, value in vars(self).items() if name != "loop"}
 
 
 @inlined
