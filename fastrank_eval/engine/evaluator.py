@@ -46,7 +46,6 @@ from fastrank_eval.groups.scan import (
     ReturningKey,
     SplitGroup,
     group_starts,
-    key_run,
     key_text,
     keys_at,
     same_key,
@@ -226,7 +225,7 @@ class Evaluator:
         for p in self._whole:
             columns = self.plan_columns.for_plan(p, rows)
             chunk = Chunk(columns, np.array([0, rows.rows]), grouped=False)
-            self._evaluate(p, chunk, lambda group: "", lambda groups: ())
+            self._evaluate(p, chunk, lambda groups: ())
         if self._whole:
             return self.plan_columns.keep(self.grouped, rows) if self.grouped else None
         return rows
@@ -269,34 +268,16 @@ class Evaluator:
         return tuple(keys[at] for at in self.first.roles.inner) if keys else ()
 
     def evaluate(
-        self,
-        columns: Sequence[Columns],
-        starts: np.ndarray,
-        name: Callable[[int], str],
-        keys: Callable[[Groups], Keys],
-        batch_scan: BatchScan | None = None,
-        *,
-        scattered: bool = False,
-        clusters: np.ndarray | None = None,
+        self, chunks: Sequence[Chunk], keys: Callable[[Groups], Keys]
     ) -> list[GroupResults | None]:
         """Evaluate whole groups by every plan with groups.
 
         Parameters
         ----------
-        columns : sequence of Columns
-            For each of `grouped`.
-        starts : ndarray of int64, shape (groups + 1,)
-            First row of each group, then the number of rows.
-        name : callable
-            Maps the position of a group to the text of its key, for messages.
+        chunks : sequence of Chunk
+            The same groups for each of `grouped`.
         keys : callable
             Maps positions of groups to their keys.
-        batch_scan : BatchScan, optional
-            What a scan of these groups has found.
-        scattered : bool
-            Whether rows stand in no order of scores.
-        clusters : ndarray of int64, optional
-            As in `Chunk`, without a scan.
 
         Returns
         -------
@@ -305,32 +286,20 @@ class Evaluator:
         """
         results: list[GroupResults | None] = []
         every_key: Keys = ()
-        for position, p in enumerate(self.grouped):
-            plan, of_plan = self.plans[p], columns[position]
-            if batch_scan is not None:
-                at = batch_scan.labelled_rows[position], batch_scan.ranked_rows[position]
-                chunk = Chunk(of_plan, starts, True, *at, clusters=batch_scan.clusters)
-            else:
-                # Scattered rows: without a scan whether scores happen to descend in every group.
-                unsorted = dict.fromkeys(range(of_plan.models)) if scattered else {}
-                chunk = Chunk(of_plan, starts, ranked_rows=unsorted, clusters=clusters)
-            evaluated = self._evaluate(p, chunk, name, keys)
-            if evaluated is None or not plan.per_group:
+        for p, chunk in zip(self.grouped, chunks, strict=True):
+            evaluated = self._evaluate(p, chunk, keys)
+            if evaluated is None or not self.plans[p].per_group:
                 results.append(None)
                 continue
-            chunk, groups, values = evaluated
+            kept, groups, values = evaluated
             every_key = every_key or keys(slice(None))
             of_groups = every_key if groups is None else keys_at(every_key, groups)
-            first_rows = chunk.columns.first_rows(chunk.starts)
+            first_rows = kept.columns.first_rows(kept.starts)
             results.append(GroupResults(of_groups, values, first_rows, groups))
         return results
 
     def _evaluate(
-        self,
-        p: int,
-        chunk: Chunk,
-        name: Callable[[int], str],
-        keys: Callable[[Groups], Keys],
+        self, p: int, chunk: Chunk, keys: Callable[[Groups], Keys]
     ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
         """Evaluate the rows that a plan does not drop; None if it drops all."""
         plan, groups = self.plans[p], None
@@ -343,13 +312,13 @@ class Evaluator:
         if plan.counts_unretrieved:
             self._leave_out(p, chunk.count_unretrieved(plan.roles.scores))
 
-        def name_of(group: int) -> str:
-            return name(group if groups is None else int(groups[group]))
-
-        def keys_of(indices: np.ndarray) -> Keys:
+        def keys_at_groups(indices: np.ndarray) -> Keys:
             return keys(indices if groups is None else groups[indices])
 
-        values = evaluate_chunk(chunk, plan, self.totals[p].get(), name_of, keys_of)
+        def name(group: int) -> str:
+            return key_text(keys_at_groups(np.array([group])), plan.roles.keys, 0)
+
+        values = evaluate_chunk(chunk, plan, self.totals[p].get(), name, keys_at_groups)
         return chunk, groups, values
 
     def finish(self, results: Sequence[Sequence[GroupResults]]) -> list[PlanTotals]:
@@ -438,13 +407,8 @@ class BatchResult(NamedTuple):
         For each plan: groups that begin and end in the batch; None if there is no edge.
     tail : Columns or None
         Rows from the last edge on, if any.
-    run : KeyRun or None
-        Keys of the clusters that begin at an edge, with that of the tail, if keys are watched. By
-        default a group is a cluster.
-    groups : KeyRun or None
-        Keys of all groups but the first of the batch, if those in clusters are watched.
-    ends : tuple of keys, or None
-        All keys of the first and the last row, if groups in clusters are watched.
+    runs : list of KeyRun
+        For each watch: the keys of clusters, or of groups in clusters.
     undefined : UndefinedError or None
         The error of a group, if keys are watched: the group may have rows in later batches.
     """
@@ -452,18 +416,15 @@ class BatchResult(NamedTuple):
     head: Columns | None = None
     inside: list[GroupResults | None] | None = None
     tail: Columns | None = None
-    run: KeyRun | None = None
+    runs: Sequence[KeyRun] = ()
     undefined: UndefinedError | None = None
-    groups: KeyRun | None = None
-    ends: tuple[Keys, Keys] | None = None
 
 
 def evaluate_stream(
     jobs: Iterable[WorkBatch],
     evaluator: Evaluator,
-    watch: KeyWatch | None,
+    watches: Sequence[KeyWatch] = (),
     rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
-    groups_watch: KeyWatch | None = None,
 ) -> list[list[GroupResults]]:
     """Evaluate batches whose groups are contiguous, or whose rows have none.
 
@@ -474,12 +435,11 @@ def evaluate_stream(
     jobs : iterable of WorkBatch
     evaluator : Evaluator
         Gets the totals.
-    watch : KeyWatch or None
-        Detects keys that return after other keys; None if they cannot.
+    watches : sequence of KeyWatch
+        Detect keys of clusters that return after other keys, and keys of groups that return, inside
+        a cluster or in another.
     rows_at : callable, optional
         Makes rows of a batch and the number of its first row; by default `Evaluator.read`.
-    groups_watch : KeyWatch, optional
-        Detects keys of groups that return, inside a cluster or in another.
 
     Returns
     -------
@@ -495,8 +455,6 @@ def evaluate_stream(
         A group is undefined where that is an error, and no key returned.
     """
     first, plan_columns = evaluator.first, evaluator.plan_columns
-    names, nested = first.roles.keys, first.roles.nested
-    keep = watch is not None and watch.keep
     results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
     open_group: list[Columns] = []
     cut_groups: list[tuple[Columns, Keys, list[GroupResults | None]]] = []
@@ -519,43 +477,31 @@ def evaluate_stream(
         starts = batch_scan.starts
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, first_row)
-        inner: tuple[Any, ...] = ()
-        if groups_watch is not None:
-            every, last = cast(np.ndarray, batch_scan.edges), rows.rows - 1
-            of_keys = groups_watch.keep, batch_scan.directions, groups_watch.inner
-            inner = (
-                key_run(rows.keys, every, *of_keys) if len(every) else None,
-                (keys_at(rows.keys, np.array([0])), keys_at(rows.keys, np.array([last]))),
-            )
+        runs = [
+            watch.run(rows.keys, *(batch_scan.of_groups if watch.inner else batch_scan.of_clusters))
+            for watch in watches
+        ]
         if not len(starts):
-            return BatchResult(copy_rows(0, rows.rows), None, None, None, None, *inner)
+            return BatchResult(copy_rows(0, rows.rows), runs=runs)
         lo, hi = int(starts[0]), int(starts[-1])
-        edges = starts if batch_scan.clusters is None else starts[batch_scan.clusters]
-        # The last edge begins the tail.
-        firsts = edges[:-1] if whole else edges
-        run = None
-        if watch is not None:
-            known = None if nested else batch_scan.directions
-            run = key_run(evaluator.outer_keys(rows.keys), firsts, keep, known)
         inside: list[GroupResults | None] = []
         error = None
         if len(starts) > 1 and not undefined:
 
-            def name(group: int) -> str:
-                return key_text(rows.keys, names, int(starts[group]))
-
             def keys(groups: Groups) -> Keys:
                 return keys_at(rows.keys, starts[:-1][groups])
 
+            chunks = [
+                Chunk(of_plan.slice(lo, hi), starts - lo, True, *found, batch_scan.clusters)
+                for of_plan, found in zip(columns, batch_scan.found, strict=True)
+            ]
             try:
-                parts = [of_plan.slice(lo, hi) for of_plan in columns]
-                inside = evaluator.evaluate(parts, starts - lo, name, keys, batch_scan)
+                inside = evaluator.evaluate(chunks, keys)
             except UndefinedError as raised:
-                if watch is None:
+                if not watches:
                     raise
                 error = raised
-        tail = copy_rows(hi, rows.rows)
-        return BatchResult(copy_rows(0, lo), inside, tail, run, error, *inner)
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.rows), runs, error)
 
     def close_group() -> None:
         nonlocal cut_rows
@@ -569,7 +515,9 @@ def evaluate_stream(
                 later_result = GroupResults(keys, None, np.empty(0, np.int64))
                 for_plan.append(later_result)
             later_results.append(later_result)
-        parts = open_group[:] if nested else [part._replace(keys=()) for part in open_group]
+        parts = (
+            open_group[:] if first.roles.nested else [part._replace(keys=()) for part in open_group]
+        )
         rows = concatenate(parts)
         cut_groups.append((rows, keys, later_results))
         cut_rows += rows.rows
@@ -585,7 +533,7 @@ def evaluate_stream(
         edges = starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in cut_groups])])
         rows = concatenate([rows for rows, _, _ in cut_groups])
         clusters = None
-        if nested:
+        if first.roles.nested:
             # A cluster that returned, which is refused later, may follow itself.
             is_start = np.zeros(rows.rows, np.bool_)
             is_start[group_starts(rows.keys)] = is_start[edges[:-1]] = True
@@ -596,17 +544,16 @@ def evaluate_stream(
             each = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
             every_key = tuple(pa.concat_arrays(list(column)) for column in each)
 
-        def name(group: int) -> str:
-            return key_text(every_key, names, group)
-
         def keys(groups: Groups) -> Keys:
             return keys_at(every_key, np.arange(len(starts) - 1)[groups])
 
+        columns = evaluator.for_plans(rows)
         try:
-            columns = evaluator.for_plans(rows)
-            evaluated = evaluator.evaluate(columns, starts, name, keys, clusters=clusters)
+            evaluated = evaluator.evaluate(
+                [Chunk(of_plan, starts, clusters=clusters) for of_plan in columns], keys
+            )
         except UndefinedError as error:
-            if watch is None:
+            if not watches:
                 raise
             undefined.append(error)
             evaluated = []
@@ -630,30 +577,20 @@ def evaluate_stream(
     alone = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
-    one, last_key = np.zeros(1, np.int64), None
     for result in map_jobs(first.threads, evaluate_batch, jobs):
         if result.undefined is not None:
             undefined.append(result.undefined)
-        if groups_watch is not None and result.ends is not None:
-            if last_key is None or not same_key(last_key, 0, result.ends[0], 0):
-                at = groups_watch.inner
-                groups_watch.add(key_run(result.ends[0], one, groups_watch.keep, inner=at))
-            last_key = result.ends[1]
-            if result.groups is not None:
-                groups_watch.add(result.groups)
+        for watch, run in zip(watches, result.runs, strict=False):
+            watch.add(run)
         head = result.head
         if head is not None:
             outer = evaluator.outer_keys(head.keys)
             if not (open_group and same_key(evaluator.outer_keys(open_group[0].keys), 0, outer, 0)):
                 close_group()
-                if watch is not None:
-                    watch.add(key_run(outer, one, keep))
             open_group.append(head)
         if result.inside is None:
             continue
         close_group()
-        if watch is not None and result.run is not None:
-            watch.add(result.run)
         for for_plan, inside in zip(results, result.inside, strict=False):
             if inside is not None:
                 for_plan.append(inside)
@@ -661,9 +598,8 @@ def evaluate_stream(
             open_group.append(result.tail)
     close_group()
     evaluate_cut_groups()
-    for each in (watch, groups_watch):
-        if each is not None:
-            each.finish()
+    for watch in watches:
+        watch.finish()
     if undefined:
         raise undefined[0]
     return results
@@ -785,46 +721,46 @@ class ScatteredEvaluator:
     def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
         plan, evaluator = self._plan, self._evaluator
 
-        watch = self._watch()
+        watches = self._watches()
 
-        def evaluate_range(partitions: range) -> tuple[list[GroupResults | None], KeyRun | None]:
-            chunk, starts, keys, clusters = gatherer.gather(partitions)
-
-            def name(group: int) -> str:
-                return key_text(keys(slice(group, group + 1)), plan.roles.keys, 0)
-
-            run = None
-            if watch is not None:
-                every = np.arange(len(starts) - 1)
-                run = key_run(keys(slice(None)), every, keep=True, inner=watch.inner)
-            of_chunk = evaluator.evaluate(
-                evaluator.for_plans(chunk), starts, name, keys, scattered=True, clusters=clusters
-            )
-            return of_chunk, run
+        def evaluate_range(partitions: range) -> BatchResult:
+            rows, starts, keys, clusters = gatherer.gather(partitions)
+            every = np.arange(len(starts) - 1)
+            runs = [watch.run(keys(every), every) for watch in watches]
+            # Without a scan whether scores happen to descend in every group.
+            chunks = [
+                Chunk(
+                    *(of_plan, starts),
+                    ranked_rows=dict.fromkeys(range(of_plan.models)),
+                    clusters=clusters,
+                )
+                for of_plan in evaluator.for_plans(rows)
+            ]
+            return BatchResult(inside=evaluator.evaluate(chunks, keys), runs=runs)
 
         results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
         ranges = list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(map(gatherer.rows, ranges))
-        for partitions, (of_chunk, run) in zip(
+        for partitions, (_, inside, _, runs, _) in zip(
             ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
         ):
-            if watch is not None and run is not None:
+            for watch, run in zip(watches, runs, strict=True):
                 watch.add(run)
             rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
-            for for_plan, result in zip(results, of_chunk, strict=True):
+            for for_plan, result in zip(results, inside or (), strict=True):
                 if result is not None:
                     for_plan.append(result)
-        if watch is not None:
+        for watch in watches:
             watch.finish()
         self._partitioners[0].give_back()
         return results
 
-    def _watch(self) -> KeyWatch | None:
-        """Return what finds groups in two clusters; None where there can be none."""
+    def _watches(self) -> list[KeyWatch]:
+        """Return what finds groups in two clusters; nothing where there can be none."""
         roles = self._plan.roles
         split = roles.nested and not set(roles.cluster) <= set(roles.group)
-        return KeyWatch(True, roles.group, roles.inner) if split else None
+        return [KeyWatch(True, roles.group, roles.inner)] if split else []
 
     def _sort(
         self,
@@ -864,7 +800,7 @@ class ScatteredEvaluator:
             with sorter.rows(count_rows()) as batches:
                 most = self._evaluator.file_rows
                 jobs = join_batches(split_batches(report_rows(batches), most), most)
-                return evaluate_stream(jobs, self._evaluator, None, sorter.rows_of, self._watch())
+                return evaluate_stream(jobs, self._evaluator, self._watches(), sorter.rows_of)
 
 
 def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:

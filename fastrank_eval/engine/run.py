@@ -136,7 +136,7 @@ def _evaluate(
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
     if not evaluator.grouped:
-        evaluate_stream(reading.jobs(evaluator.batch_rows), evaluator, None)
+        evaluate_stream(reading.jobs(evaluator.batch_rows), evaluator)
         return [], {"order": "any"}
     many = reading.rows is not None and reading.rows > BATCH_ROWS
     peeked = reading.peek(_PEEK) if many or order == "auto" else None
@@ -152,9 +152,10 @@ def _evaluate(
     while order != "scattered":
         try:
             jobs = reading.jobs(most, in_memory, evaluator.edge)
-            watch = KeyWatch(keep, roles.keys[: roles.outer])
-            inner = KeyWatch(keep, roles.group, roles.inner) if roles.nested else None
-            results = evaluate_stream(jobs, evaluator, watch, groups_watch=inner)
+            watches = [KeyWatch(keep, roles.keys[: roles.outer])]
+            if roles.nested:
+                watches.append(KeyWatch(keep, roles.group, roles.inner))
+            results = evaluate_stream(jobs, evaluator, watches)
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True

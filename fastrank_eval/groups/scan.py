@@ -125,7 +125,8 @@ class Scan(NamedTuple):
     passed : bool
         Whether all scores were checked, descend and are no NaN, those of cut groups too.
     directions : tuple of bool, or None
-        Whether the keys at `starts` ascend, and whether they descend; None without keys.
+        Whether the keys of row 0 and of later groups ascend, and whether they descend; None without
+        keys.
     """
 
     starts: np.ndarray
@@ -199,7 +200,7 @@ def scan(
         )
     directions = None
     if words is not None:
-        steps = max(known - 2, 0) if whole else max(known - 1, 0)
+        steps = known - 2 if whole else known
         directions = ascents == steps, ascents == 0
     return Scan(starts, labelled_rows, ranked_rows, not rises, directions)
 
@@ -306,7 +307,7 @@ def _scan(  # type: ignore[no-untyped-def]
                 # Between groups a score may rise, but it may not be NaN.
                 rises -= not score[end] <= score[end - 1]
                 rises += score[end] != score[end]
-            if edge > 0 and end < words.shape[0]:
+            if 0 < end < words.shape[0]:
                 ascents += words[end] > words[end - 1]
             if edge == 0:
                 base = end
@@ -440,6 +441,10 @@ def group_starts(keys: Sequence[pa.Array]) -> np.ndarray:
     return changed.nonzero()[0] + 1
 
 
+#: Row 0 and later rows where groups or clusters begin, and the `directions` of their keys if known.
+Begins: TypeAlias = tuple[np.ndarray, tuple[bool, bool] | None]
+
+
 class BatchScan(NamedTuple):
     """What one scan of every row of a batch finds, for several plans.
 
@@ -447,26 +452,21 @@ class BatchScan(NamedTuple):
     ----------
     starts : ndarray of int64, shape (groups + 1,)
         First row of each whole group, then the end of the last.
-    directions : tuple of bool, or None
-        As in `Scan`, of groups.
     passed : bool
         Whether all scores that were scanned were checked and are no NaN.
-    labelled_rows : list of LabelledRows
-        For each plan; see `Scan`.
-    ranked_rows : list of dict of int to (RankedRows or None)
-        For each plan, as in `Chunk`.
-    edges : ndarray of int64, or None
-        Every row but row 0 where a group begins, if clusters are nested.
+    found : list of (LabelledRows, dict of int to (RankedRows or None))
+        For each plan the labelled rows, and those of models, as in `Chunk`.
+    of_groups, of_clusters : Begins
+        The same if clusters are not nested.
     clusters : ndarray of int64, or None
         First group of each whole cluster, then the number of groups; None: each group is one.
     """
 
     starts: np.ndarray
-    directions: tuple[bool, bool] | None
     passed: bool
-    labelled_rows: list[LabelledRows]
-    ranked_rows: list[dict[int, RankedRows | None]]
-    edges: np.ndarray | None = None
+    found: list[tuple[LabelledRows, dict[int, RankedRows | None]]]
+    of_groups: Begins
+    of_clusters: Begins
     clusters: np.ndarray | None = None
 
 
@@ -535,7 +535,7 @@ def scan_batch(
             unsorted.add(id(score))
         return one
 
-    labelled_rows, ranked_rows = [], []
+    found = []
     for of_plan, (skip, scored) in zip(columns, views, strict=True):
         label, missing = of_plan.label, of_plan.unretrieved
         scans = {
@@ -543,27 +543,27 @@ def scan_batch(
             for model, score in enumerate(of_plan.scores if scored else ())
             if missing[model] is None
         }
-        ranked_rows.append({model: one.ranked_rows for model, one in scans.items()})
         of_first = scans[min(scans)] if scans else scan_of(label, None, skip)
-        labelled_rows.append(of_first.labelled_rows)
+        ranked_rows = {model: one.ranked_rows for model, one in scans.items()}
+        found.append((of_first.labelled_rows, ranked_rows))
     first = next(iter(known.values()))
-    starts, directions = first.starts, first.directions
+    starts = first.starts
+    of_groups = starts[:-1] if whole else np.append(0, starts), first.directions
     passed = all(one.passed for one in known.values())
     if not outer:
-        return BatchScan(starts, directions, passed, labelled_rows, ranked_rows)
-    every = starts[1:-1] if whole else starts
-    new_cluster = _new_clusters(outer, every, changed)
-    clusters = np.flatnonzero(new_cluster)
+        return BatchScan(starts, passed, found, of_groups, of_groups)
+    every = of_groups[0][1:]
+    clusters = np.flatnonzero(_new_clusters(outer, every, changed))
+    of_clusters = np.append(0, every[clusters]), None
     if whole:
         clusters = np.concatenate([[0], clusters + 1, [len(starts) - 1]])
     elif len(clusters):
         first_group, end = int(clusters[0]), int(clusters[-1])
-        for v, one in enumerate(labelled_rows):
-            labelled_rows[v], ranked_rows[v] = _cut(one, ranked_rows[v], starts, first_group, end)
+        found = [_cut(*one, starts, first_group, end) for one in found]
         starts, clusters = starts[first_group : end + 1], clusters - first_group
     else:
         starts = starts[:0]
-    return BatchScan(starts, directions, passed, labelled_rows, ranked_rows, every, clusters)
+    return BatchScan(starts, passed, found, of_groups, of_clusters, clusters)
 
 
 def _new_clusters(outer: Keys, every: np.ndarray, changed: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -656,7 +656,7 @@ def value_text(key: pa.Array, i: int) -> str:
 
 
 class KeyRun(NamedTuple):
-    """Keys of consecutive groups, for the check for returning keys.
+    """Keys of groups in a row, for the check for returning keys.
 
     Parameters
     ----------
@@ -675,35 +675,6 @@ class KeyRun(NamedTuple):
     descending: bool
     keys: Keys | None
     groups: int
-
-
-def key_run(
-    keys: Keys,
-    starts: np.ndarray,
-    keep: bool,
-    known: tuple[bool, bool] | None = None,
-    inner: Sequence[int] | None = None,
-) -> KeyRun:
-    """Describe the keys of consecutive groups; see `KeyRun`.
-
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array, each of length rows
-    starts : ndarray of int64, shape (groups,)
-        First row of each group.
-    keep : bool
-        Store sorted keys too.
-    known : tuple of bool, optional
-        Their `directions`, if known.
-    inner : sequence of int, optional
-        The columns that must not return, of those stored; by default all of them.
-    """
-    watched = keys if inner is None else tuple(keys[at] for at in inner)
-    # No slices: they would keep all rows of their batch in memory.
-    ends = keys_at(watched, starts[_ENDS])
-    ascending, descending = known or directions(watched, starts)
-    all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
-    return KeyRun(ends, ascending, descending, all_keys, len(starts))
 
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
@@ -786,9 +757,9 @@ class KeyWatch:
     keep : bool
         Store sorted keys too, because the input cannot be read a second time.
     names : sequence of str
-        The key columns.
+        The key columns that must not return, the first of all.
     inner : sequence of int, optional
-        As for `key_run`.
+        Their positions, if all key columns are stored: those of groups in clusters.
     """
 
     def __init__(
@@ -801,25 +772,53 @@ class KeyWatch:
         self._groups = self._stored_groups = 0
         self._next_check = 1 << 12
 
+    def _watched(self, keys: Keys) -> Keys:
+        return keys if self.inner is None else tuple(keys[at] for at in self.inner)
+
+    def run(self, keys: Keys, begins: np.ndarray, known: tuple[bool, bool] | None = None) -> KeyRun:
+        """Describe the keys of rows in a row.
+
+        Parameters
+        ----------
+        keys : tuple of pyarrow.Array, each of length rows
+            All key columns.
+        begins : ndarray of int64, shape (groups,)
+            First row of each group; row 0 may continue the last group of the rows before.
+        known : tuple of bool, optional
+            Their `directions`, if known.
+        """
+        if self.inner is None:
+            keys = keys[: len(self._names)]
+        # No slices: they would keep all rows of their batch in memory.
+        ends = keys_at(keys, begins[_ENDS])
+        up, down = known or directions(self._watched(keys), begins)
+        every = keys_at(keys, begins) if self.keep or not (up or down) else None
+        return KeyRun(ends, up, down, every, len(begins))
+
     def add(self, run: KeyRun) -> None:
-        """Add the keys of the next groups or clusters.
+        """Add the keys of the next rows.
 
         Raises
         ------
         ReturningKey
             A key returns, or may return: see `ReturningKey`.
         """
-        step = (True, True)
+        up = down = True
+        continues = 0
         if self._ends is not None:
             pairs = zip(self._ends, run.ends, strict=True)
-            step = directions(tuple(map(pa.concat_arrays, pairs)), _BETWEEN)
-        self._ascending &= run.ascending and step[0]
-        self._descending &= run.descending and step[1]
+            between = tuple(map(pa.concat_arrays, pairs))
+            up, down = directions(self._watched(between), _BETWEEN)
+            if not (up or down) and same_key(between, 1, between, 2):
+                up = down = True
+                continues = 1
+        self._ascending &= run.ascending and up
+        self._descending &= run.descending and down
         self._ends = run.ends
-        self._groups += run.groups
+        self._groups += run.groups - continues
         if run.keys is not None:
-            self._keys.append(run.keys)
-            self._stored_groups += run.groups
+            self._keys.append(tuple(key.slice(continues) for key in run.keys))
+            self._stored_groups += run.groups - continues
         if self._ascending or self._descending:
             return
         if self._stored_groups < self._groups:
@@ -842,7 +841,7 @@ class KeyWatch:
     def _compare(self) -> None:
         keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._keys, strict=True))
         self._keys = [keys]
-        codes, firsts = encode_keys([keys[at] for at in self.inner or range(len(keys))])
+        codes, firsts = encode_keys(self._watched(keys))
         if len(firsts) < len(codes):
             repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
             both = np.array([firsts[codes[repeat]], repeat])

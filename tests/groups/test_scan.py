@@ -50,7 +50,7 @@ def test_scan__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
     found = scan(frozen(label), frozen(score), skip, **given)
     assert found.starts.tolist() == edges.tolist()
     if not known_edges:
-        run = keys[edges[:-1] if whole else edges]
+        run = keys[edges[:-1] if whole else [0, *edges]]
         assert found.directions == ((np.diff(run) > 0).all(), (np.diff(run) < 0).all())
     groups = list(pairwise(edges.tolist()))
     ranked = [g for g, (lo, hi) in enumerate(groups) if not skip or label[lo:hi].any()]
