@@ -27,8 +27,7 @@ from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
-from fastrank_eval.engine.labels import measures_by_label
-from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.options import OPTIONS, Options, check_names, measures_by_label
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import (
     GroupRecords,

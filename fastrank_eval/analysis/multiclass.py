@@ -31,7 +31,6 @@ from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.io.computed import with_computed
-from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.reader import (
     RowReader,
     WorkBatch,
@@ -39,7 +38,7 @@ from fastrank_eval.io.reader import (
     open_source,
     read_batch,
 )
-from fastrank_eval.io.source import refuse_text, require_columns
+from fastrank_eval.io.source import closing_readers, refuse_text, require_columns
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry

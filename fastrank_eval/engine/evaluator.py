@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from itertools import chain, islice, pairwise, zip_longest
 from os import PathLike
@@ -167,7 +166,8 @@ class Evaluator:
         batch_rows : int or None
             Rows that a thread takes at a time; by default as many as give all threads equal work.
         """
-        result = copy(self)
+        result = object.__new__(type(self))
+        vars(result).update(vars(self))
         result._begin(rows, batch_rows)
         return result
 

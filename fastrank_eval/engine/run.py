@@ -79,10 +79,9 @@ from fastrank_eval.io.computed import (
     refuse_computed,
     with_computed,
 )
-from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
 from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
-from fastrank_eval.io.source import Source, refuse_text, require_columns
+from fastrank_eval.io.source import Source, closing_readers, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry

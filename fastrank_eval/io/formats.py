@@ -9,7 +9,6 @@ import codecs
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -34,38 +33,13 @@ from fastrank_eval.io.source import (
     first_line,
     foreign,
     number_remedy,
+    open_foreign,
+    opened_readers,
     reading,
     refuse_rounded,
     select,
     type_name,
 )
-
-#: The readers of other libraries that the call in this context has opened.
-_opened: ContextVar[list[pa.RecordBatchReader] | None] = ContextVar("opened", default=None)
-
-
-@contextmanager
-def closing_readers() -> Iterator[None]:
-    """Close the readers of other libraries on every path out.
-
-    A traceback keeps them alive, and DuckDB runs no other query until its reader is closed.
-    """
-    opened: list[pa.RecordBatchReader] = []
-    before = _opened.set(opened)
-    try:
-        yield
-    finally:
-        _opened.reset(before)
-        for reader in opened:
-            reader.close()
-
-
-def _open_reader(source: Any) -> pa.RecordBatchReader:
-    reader = pa.RecordBatchReader.from_stream(source)
-    opened = _opened.get()
-    if opened is not None:
-        opened.append(reader)
-    return reader
 
 
 def _columns_of_objects(source: Any) -> set[str]:
@@ -93,16 +67,16 @@ def open_stream_object(source: object, name: str) -> Source:
     if objects:  # polars 1.10 ends the process where it gives them to Arrow
         source = cast(Any, source).with_columns(**dict.fromkeys(objects))
     with foreign(name):
-        first: list[pa.RecordBatchReader] = [_open_reader(source)]
+        first: list[pa.RecordBatchReader] = [open_foreign(source)]
     schema = first[0].schema
-    if rereadable and _opened.get() is None:  # no context would close it
+    if rereadable and opened_readers.get() is None:  # no context would close it
         first.pop().close()
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for column in objects.intersection(columns):
             refuse_objects(column)
         with foreign(name):
-            reader = first.pop() if first else _open_reader(source)
+            reader = first.pop() if first else open_foreign(source)
             with reader:
                 yield from check_batches(select(reader, columns))
 

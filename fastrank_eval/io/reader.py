@@ -118,7 +118,8 @@ def open_rows(
     text: Iterable[str],
 ) -> Source:
     """Open a source as `open_source` does, without a check of types."""
-    checked("format", format, one_of(None, *FORMATS))
+    if format is not None:
+        checked("format", format, one_of(None, *FORMATS))
     condition = None
     if where is not None:
         from fastrank_eval.io.filters import condition_of

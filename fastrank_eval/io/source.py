@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from copy import copy
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -144,6 +145,35 @@ def reading(
         raise SourceError(
             f"Cannot read {name}: {describe_state()}{first_line(error)}. {remedy}"
         ) from error
+
+
+#: The readers of other libraries that the call in this context has opened.
+opened_readers: ContextVar[list[pa.RecordBatchReader] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def closing_readers() -> Iterator[None]:
+    """Close the readers of other libraries on every path out.
+
+    A traceback keeps them alive, and DuckDB runs no other query until its reader is closed.
+    """
+    opened: list[pa.RecordBatchReader] = []
+    before = opened_readers.set(opened)
+    try:
+        yield
+    finally:
+        opened_readers.reset(before)
+        for reader in opened:
+            reader.close()
+
+
+def open_foreign(source: Any) -> pa.RecordBatchReader:
+    """Open a stream that `closing_readers` closes."""
+    reader = pa.RecordBatchReader.from_stream(source)
+    opened = opened_readers.get()
+    if opened is not None:
+        opened.append(reader)
+    return reader
 
 
 def decode_names(schema: pa.Schema) -> pa.Schema:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_one_label, named
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.labels import options_by_label
-from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.options import OPTIONS, Options, check_names, options_by_label
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.labels import for_labels

@@ -19,8 +19,13 @@ from fastrank_eval.analysis.compare import choices_of, compare_with, unit_needed
 from fastrank_eval.analysis.compare_tests import default_measures
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.labels import measures_by_label, options_by_label
-from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.options import (
+    OPTIONS,
+    Options,
+    check_names,
+    measures_by_label,
+    options_by_label,
+)
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.worker import (

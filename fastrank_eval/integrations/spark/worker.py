@@ -31,8 +31,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval._lib.lexer import Operation
-from fastrank_eval.engine.labels import options_by_label
-from fastrank_eval.engine.options import Options
+from fastrank_eval.engine.options import Options, options_by_label
 from fastrank_eval.engine.records import add_counts, counts_in, group_records, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.groups.scan import key_text

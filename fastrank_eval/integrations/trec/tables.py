@@ -43,10 +43,9 @@ from fastrank_eval.integrations.trec.lines import (
     texts_of_paths,
 )
 from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable
-from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
-from fastrank_eval.io.source import first_line, require_columns
+from fastrank_eval.io.source import closing_readers, first_line, require_columns
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
