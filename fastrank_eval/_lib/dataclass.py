@@ -96,9 +96,12 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
         if not args and named.keys() == known:
             values |= named
         elif named or len(args) != positional:
-            made = {name: make() for name, make in factories if name not in named}
-            twice = not named.keys().isdisjoint(names[: len(args)])
-            values |= {**defaults, **made, **named, **values}
+            twice = bool(args) and not named.keys().isdisjoint(names[: len(args)])
+            values |= {**defaults, **values}
+            for name, make in factories:
+                if name not in values and name not in named:
+                    values[name] = make()
+            values |= named
             if values.keys() != known or len(args) > len(names) or twice:
                 _signature(cls).bind(*args, **named)
         if check:

@@ -303,7 +303,7 @@ def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
 
 
 class _Planned(NamedTuple):
-    """The plans of a run: before a source is open, and for the types of its columns.
+    """The plans of a run, before and after its source is open.
 
     Parameters
     ----------
