@@ -297,7 +297,7 @@ def group_error(
     weighted = measure.weight != "uniform"
     is_sum = measure.aggregate == "sum"
     sides = [state.model_sums(m, weighted, [slice_index], is_sum=is_sum) for state in (base, other)]
-    (mine,), (theirs,) = (side.moments(is_sum=is_sum) for side in sides)
+    (mine,), (theirs,) = (side.moments() for side in sides)
     pairs, clusters = paired.pairs(m, slice_index), paired.clusters(m, slice_index)
     units = (clusters or pairs).groups
     # A value that rests on one group has no influences.

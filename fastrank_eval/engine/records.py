@@ -49,6 +49,7 @@ from fastrank_eval.stats.intervals import (
     t_interval,
 )
 from fastrank_eval.stats.means import Clusters
+from fastrank_eval.stats.moments import Moments, moments_of
 from fastrank_eval.stats.score_runs import ScoreTable
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
@@ -411,12 +412,7 @@ def _of_slices(
 ) -> Iterator[MeasureValue]:
     """Compute the values of all slices of a slicing, or of all rows."""
     sums, indices = slices[0].sums, [each.slice_index for each in slices]
-    over_groups = {
-        (model, m): _over_groups(plan, sums, indices, model, m, slices[0].by is None)
-        for model in range(len(plan.roles.scores))
-        for m, measure in enumerate(plan.measures)
-        if not isinstance(measure, PooledMeasure)
-    }
+    over_groups = _over_groups(plan, sums, indices, slices[0].by is None)
     names = [(str(measure), measure.alias or "") for measure in plan.measures]
     for by, label, index, _, pooled_states in slices:
         groups, rows, positives = sums.groups(index), sums.rows(index), sums.positives(index)
@@ -547,30 +543,43 @@ def _of_rows(
 
 
 def _over_groups(
-    plan: Plan, sums: Sums, indices: Sequence[int], model: int, m: int, is_overall: bool
-) -> Iterator[_Found]:
-    """Compute a mean or a sum over the groups of each slice."""
-    means, measure = sums.means[model], plan.measures[m]
-    is_sum, weighted = measure.aggregate == "sum", measure.weight != "uniform"
+    plan: Plan, sums: Sums, indices: Sequence[int], is_overall: bool
+) -> dict[tuple[int, int], Iterator[_Found]]:
+    """Compute the means and the sums over groups of each slice, by model and measure."""
+    positions = [
+        (model, m)
+        for model in range(len(plan.roles.scores))
+        for m, measure in enumerate(plan.measures)
+        if not measure.pooled
+    ]
+    model_sums = []
+    for model, m in positions:
+        measure = plan.measures[m]
+        weighted, is_sum = measure.weight != "uniform", measure.aggregate == "sum"
+        model_sums.append(sums.means[model].model_sums(m, weighted, indices, is_sum=is_sum))
+    found = moments_of(model_sums, plan.confidence)
     has_clusters = plan.roles.nested and not sums.uses_buckets
-    details: dict[str, float] = {}
-    if is_overall and sums.negatives() and measure.ignores_negative():
-        details = {"rows of negative grade": sums.negatives()}
-    all_moments = means.model_sums(m, weighted, indices, is_sum=is_sum).moments(
-        is_sum=is_sum, confidence=plan.confidence
-    )
-    for index, each in zip(indices, all_moments, strict=True):
-        value, error = each.value, each.uncertainty
-        if is_sum and value == math.inf:
-            raise MeasureError(
-                f"{measure.display_name}: weights are so large that a sum exceeds the largest "
-                "double; "
-                "scale them down."
-            )
-        if measure.aggregate == "geometric mean":
-            value, error = exp(value), exponential_interval(error, value)
-        counted = {CLUSTERS: each.groups, **details} if has_clusters else details
-        yield _Found(value, error, *each.coverage, means.dropped(m, index), counted, each.weight)
+    negatives = sums.negatives() if is_overall else 0
+
+    def values(model: int, m: int, moments: Iterable[Moments]) -> Iterator[_Found]:
+        means, measure = sums.means[model], plan.measures[m]
+        details: dict[str, float] = {}
+        if negatives and measure.ignores_negative():
+            details = {"rows of negative grade": negatives}
+        for index, each in zip(indices, moments, strict=True):
+            value, error = each.value, each.uncertainty
+            if measure.aggregate == "sum" and value == math.inf:
+                raise MeasureError(
+                    f"{measure.display_name}: weights are so large that a sum exceeds the largest "
+                    "double; scale them down."
+                )
+            if measure.aggregate == "geometric mean":
+                value, error = exp(value), exponential_interval(error, value)
+            counted = {CLUSTERS: each.groups, **details} if has_clusters else details
+            dropped = means.dropped(m, index)
+            yield _Found(value, error, *each.coverage, dropped, counted, each.weight)
+
+    return {at: values(*at, each) for at, each in zip(positions, found, strict=True)}
 
 
 def _pooled_error(

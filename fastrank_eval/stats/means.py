@@ -390,7 +390,7 @@ class MeanState(_GroupState):
 
     def moments(self, m: int, weighted: bool, row: int = 0, *, is_sum: bool = False) -> Moments:
         """Compute the mean or the sum of a slice, and what its interval needs."""
-        return next(self.model_sums(m, weighted, [row], is_sum=is_sum).moments(is_sum=is_sum))
+        return next(self.model_sums(m, weighted, [row], is_sum=is_sum).moments())
 
     def model_sums(
         self, m: int, weighted: bool, rows: Sequence[int] | np.ndarray, *, is_sum: bool = False
@@ -403,11 +403,11 @@ class MeanState(_GroupState):
         if sums.terms == _NESTED:
             terms = _OF_SUM if is_sum else _OF_CLUSTERS if weighted else _OF_UNWEIGHTED_CLUSTERS
             ones = _CLUSTERS if is_sum else _USED
-            return ModelSums(sums, which, terms, counts, _CLUSTERS, ones)
+            return ModelSums(sums, which, terms, counts, _CLUSTERS, ones, is_sum)
         if weighted and sums.terms == _UNWEIGHTED:
             sums = ExactSums(_WEIGHTED)
         terms = _OF_WEIGHTED if weighted else _OF_UNWEIGHTED
-        return ModelSums(sums, which, terms, counts, _USED, _USED)
+        return ModelSums(sums, which, terms, counts, _USED, _USED, is_sum)
 
     def groups_used(self, m: int, row: int = 0) -> int:
         """Return the number of groups used."""

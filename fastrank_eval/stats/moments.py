@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from fastrank_eval.stats.intervals import (
     normal_quantile,
     zero_if_rounding,
 )
+from fastrank_eval.stats.slices import take_rows
 from fastrank_eval.stats.wide import (
     DIVIDE,
     FIRST,
@@ -119,6 +121,8 @@ class ModelSums(NamedTuple):
     counts : ndarray of int64, shape (rows, counts)
     groups, ones : int
         Columns of the numbers of groups (or clusters), and of sums of weights that are all 1.
+    is_sum : bool
+        The measure is a sum over groups, not a mean.
     """
 
     sums: ExactSums
@@ -127,25 +131,49 @@ class ModelSums(NamedTuple):
     counts: np.ndarray
     groups: int
     ones: int
+    is_sum: bool
 
-    def moments(self, *, is_sum: bool, confidence: float = math.nan) -> Iterator[Moments]:
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Put the slices of several measures one after another; only sums and counts differ."""
+        if len(parts) == 1:
+            return parts[0]
+        sums = ExactSums.joined([part.sums.take(part.rows) for part in parts])
+        counts = [take_rows(part.counts[np.newaxis], part.rows)[0] for part in parts]
+        rows = np.arange(sum(len(part.rows) for part in parts))
+        return parts[0]._replace(sums=sums, rows=rows, counts=np.concatenate(counts))
+
+    def moments(self, confidence: float = math.nan) -> Iterator[Moments]:
         """Compute the mean, or the sum, of each slice; see `Moments`.
 
         Parameters
         ----------
-        is_sum : bool
         confidence : float
             In ]0, 1[; NaN: no interval is needed.
         """
         inputs = _inputs_of_one(self.terms, self.groups, self.ones)
-        program = _SUM if is_sum else _MEAN
+        program = _SUM if self.is_sum else _MEAN
         numbers = program.run([self.sums], self.counts, self.rows, inputs)
         out, integers = np.empty((10, len(self.rows))), np.zeros((5, len(self.rows)), np.int64)
         _finish(
-            numbers, self.counts, self.rows, self.groups, is_sum, self.terms[3] < 0,
+            numbers, self.counts, self.rows, self.groups, self.is_sum, self.terms[3] < 0,
             self.terms[4] < 0, confidence, normal_quantile(confidence), np.empty(7), out, integers,
         )  # fmt: skip
         return map(Moments, *out.tolist(), *integers.tolist())
+
+
+def moments_of(measures: Sequence[ModelSums], confidence: float) -> list[list[Moments]]:
+    """Compute the moments of several measures in few calls; see `ModelSums.moments`."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for m, each in enumerate(measures):
+        kind = each.terms, each.groups, each.ones, each.is_sum, each.counts.shape[1]
+        alike.setdefault(kind, []).append(m)
+    found: list[list[Moments]] = [[]] * len(measures)
+    for positions in alike.values():
+        slices = ModelSums.joined([measures[m] for m in positions]).moments(confidence)
+        for m in positions:
+            found[m] = list(islice(slices, len(measures[m].rows)))
+    return found
 
 
 class Differences(NamedTuple):
