@@ -66,6 +66,7 @@ from fastrank_eval.stats.means import (
     cluster_differences,
 )
 from fastrank_eval.stats.moments import Differences
+from fastrank_eval.stats.tally import add_groups
 
 
 def join_groups(
@@ -331,22 +332,16 @@ def records_error(records: GroupRecords, base: int, model: int, m: int) -> Error
     """Compute the error of a difference of values of groups, by exact sums."""
     measure, clusters = records.measures[m], records.clusters
     nested = clusters is not None
-    paired = PairedState(1, nested)
-    sides = [
-        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
-    ]
-    states = []
-    for values, weights in sides:
-        state, ones = MeanState(1, nested), np.ones(len(values), np.int64)
-        if clusters is None:
-            state.add(0, values, weights, ones, ones)
-        else:
-            state.count(0, values, ones, ones)
-            is_sum = measure.aggregate == "sum"
-            state.add_nested(0, values, weights, clusters, is_sum=is_sum)
-        states.append(state)
-    (base_values, base_weights), (model_values, model_weights) = sides
-    paired.add(0, base_values, model_values, base_weights, model_weights, clusters=clusters)
+    paired, states = PairedState(1, nested), [MeanState(1, nested) for _ in range(2)]
+    values = [records.summands(index, m) for index in (base, model)]
+    weights = [records.weights.get((index, m)) for index in (base, model)]
+    ones = np.ones(len(values[0]), np.int64)
+    add_groups(states, 0, values, weights, ones, ones, pair=paired)
+    if clusters is not None:
+        is_sum = measure.aggregate == "sum"
+        for state, value, weight in zip(states, values, weights, strict=True):
+            state.add_nested(0, value, weight, clusters, is_sum=is_sum)
+        paired.add_nested(0, values, weights, clusters)
     return group_error(measure, 0, states[0], states[1], paired)
 
 
@@ -719,12 +714,9 @@ def _differences(records: GroupRecords, base: int, model: int, m: int) -> np.nda
     """
     if records.clusters is None:
         return group_differences(*records.terms(base, m), *records.terms(model, m))
-    sides = [records.summands(index, m) for index in (base, model)]
-    differences = group_differences(*(each for v in sides for each in (v, ~np.isnan(v))))
+    first, second = (records.summands(index, m) for index in (base, model))
     _, weights = records.terms(base, m)
-    means, weights, _ = cluster_differences(
-        sides[0], sides[1], weights, np.nan_to_num(differences), records.clusters
-    )
+    means, weights, _ = cluster_differences(first, second, weights, records.clusters)
     return np.where(weights > 0, means, np.nan)
 
 

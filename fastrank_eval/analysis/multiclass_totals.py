@@ -49,6 +49,7 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, undefined
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.row_sums import RowSums
+from fastrank_eval.stats.tally import add_groups
 
 #: What a text has that is an expression, and no name of a column.
 _OPERATOR = re.compile("[-+*/()]")
@@ -804,7 +805,7 @@ class ClassTotals:
             weightless = (weights == 0) & ~np.isnan(values)
             state.drop(0, "zero_weight", int(np.count_nonzero(weightless)))
             values[weightless] = np.nan
-        if not state.add(0, values, weights, rows, positives):
+        if not add_groups([state], 0, [values], [weights], rows, positives):
             raise MeasureError(
                 f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
                 "choose another average."

@@ -14,8 +14,8 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.engine.largest_group import largest_in_chunk
-from fastrank_eval.engine.plan import GroupValues, Plan, RankedGroups, constant_columns
-from fastrank_eval.engine.program import Measured
+from fastrank_eval.engine.plan import GroupValues, Plan, constant_columns
+from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.totals import Addition, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
@@ -27,7 +27,7 @@ from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
 from fastrank_eval.stats.buckets import buckets_of
 from fastrank_eval.stats.means import Clusters
-from fastrank_eval.stats.slices import GroupSlices
+from fastrank_eval.stats.tally import Measured, RankedGroups, Tally, Units
 
 
 def evaluate_chunk(
@@ -64,24 +64,21 @@ def evaluate_chunk(
     rows = chunk.starts[1:] - chunk.starts[:-1]
     values = GroupValues.empty(rows, plan)
     codes = _slice_codes(chunk, plan, labels, rows)
-    clusters = None if chunk.clusters is None else Clusters(chunk.clusters)
-    of_all = Addition(totals.overall, clusters=clusters)
-    additions = _of_whole_groups(chunk, totals, codes)
-    for sums, slices, of_slices, _ in additions:
-        counts = rows, labels.relevant_of_each(1.0)
-        sums.count_groups(*counts, slices, of_slices, chunk.buckets)
-    if additions and clusters is None and chunk.buckets is None:
-        # The slices have all groups: what they get is added to the sums of all rows, too.
-        additions[0] = additions[0]._replace(total=totals.overall)
-    else:
-        additions.insert(0, of_all)
-    measure_chunk(
-        chunk, plan, labels, additions, totals.overall_states, name, of_all, group_values=values
-    )
+    units = plan.units
+    additions = _of_whole_groups(chunk, totals, units, codes)
+    positives = labels.relevant(1.0)
+    for sums, tally, _, slices, clusters in additions:
+        if chunk.grouped:
+            listed = chunk.starts if labels.ranked_groups is None else labels.ranked_groups
+            tally.count(chunk.starts, frozen(positives.view()), listed, slices)
+            sums.count_clusters(rows, slices, clusters, chunk.buckets)
+        else:
+            sums.count_rows(int(rows.sum()), int(positives.sum()))
+    if additions[0].sums is not totals.overall and any(map(len, units.others)):
+        additions.append(Addition(totals.overall, totals.tally(0), units.others))
+    measure_chunk(chunk, plan, labels, additions, totals.overall_states, name, group_values=values)
     if plan.per_group:
         values.positives = labels.relevant_of_each(1.0)
-    positives = labels.relevant(1.0)
-    totals.overall.count_groups(rows, positives, clusters=clusters, buckets=chunk.buckets)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys)
     totals.overall.count_negatives(labels.negatives)
@@ -91,15 +88,24 @@ def evaluate_chunk(
     return values
 
 
-def _of_whole_groups(chunk: Chunk, totals: Totals, codes: Sequence[np.ndarray]) -> list[Addition]:
-    """List the slicings whose slices have whole groups."""
-    additions = []
-    for sums, of_groups in zip(totals.slices, codes, strict=True):
+def _of_whole_groups(
+    chunk: Chunk, totals: Totals, units: Units, codes: Sequence[np.ndarray]
+) -> list[Addition]:
+    """List the sums that get whole groups: of all rows and of slices."""
+    clusters = None if chunk.clusters is None else Clusters(chunk.clusters)
+    has_slices = clusters is None and chunk.buckets is None
+    additions: list[Addition] = []
+    for number, (sums, of_groups) in enumerate(zip(totals.slices, codes, strict=True), 1):
         if chunk.grouped and len(of_groups) == chunk.groups:
-            slices, clusters = GroupSlices(of_groups), None
-            if chunk.clusters is not None:
-                clusters = Clusters.of(chunk.clusters, slices.indices)
-            additions.append(Addition(sums, slices, clusters))
+            slices, of_slices = frozen(of_groups.astype(np.int64)), None
+            if clusters is not None:
+                of_slices = Clusters.of(clusters.starts, slices)
+            # The first slices have all groups: their sums are those of all rows, too.
+            tally = totals.tally(number, has_slices and not additions)
+            additions.append(Addition(sums, tally, units.of_slices, slices, of_slices))
+    if not additions or not has_slices:
+        tally = totals.tally(0)
+        additions.insert(0, Addition(totals.overall, tally, units.all, clusters=clusters))
     return additions
 
 
@@ -141,8 +147,8 @@ def measure_chunk(
     additions: Sequence[Addition],
     pooled_states: PooledStates | None,
     name: Callable[[int], str],
-    of_all: Addition | None = None,
     *,
+    in_slices: bool = False,
     group_values: GroupValues | None = None,
 ) -> None:
     """Compute each measure of whole groups, add it to sums and pooled states.
@@ -159,8 +165,8 @@ def measure_chunk(
         None: the rows are added to no state.
     name : callable
         Maps the position of a group to the text of its key, for messages.
-    of_all : Addition, optional
-        What gets measures that are not in slices; by default nothing.
+    in_slices : bool
+        Leave out measures that slices do not have.
     group_values : GroupValues, optional
         Receives the values of each group, if the plan keeps them.
     """
@@ -173,8 +179,6 @@ def measure_chunk(
     program = plan.program
     models: list[tuple[RankedGroups, Measured]] = []
     rows: list[Scored] = []
-    in_slices = [m for m in program.positions if plan.measures[m].in_slices]
-    of_all_only = [m for m in program.positions if m not in in_slices]
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields, plan.roles)
         if plan.ranks or plan.presorted:
@@ -187,21 +191,11 @@ def measure_chunk(
                     every_row = _rank_every_row(plan, scored)
             else:
                 ranking = ranking_in_row_order(scored)
-            measured = program.measure(
-                ranking, every_row, model, of_all is None, group_weights, name
-            )
-            shape = chunk.starts, ranking.rows, ranking.relevant(1.0), ranking.ranked_groups
-            groups = RankedGroups(*shape, chunk.buckets)
-            for to in additions:
-                to.sums.add(model, in_slices, groups, measured, *to[1:])
-            if of_all is not None:
-                of_all.sums.add(model, of_all_only, groups, measured, *of_all[1:])
+            measured = program.measure(ranking, every_row, model, in_slices, group_weights, name)
+            counts = frozen(ranking.rows.view()), frozen(ranking.relevant(1.0).view())
+            groups = RankedGroups(chunk.starts, *counts, ranking.ranked_groups)
             if group_values is not None and plan.per_group:
                 group_values.put(plan, model, groups, measured)
-            for sums, slices, _, total in additions:
-                sums.add_empty(model, groups, slices)
-                if total is not None:
-                    total.add_empty(model, groups)
             models.append((groups, measured))
         rows.append(scored)
     if pooled_states is not None and plan.pooled_states:
@@ -210,13 +204,31 @@ def measure_chunk(
             indices = range(len(plan.roles.scores))
             rows = [Scored.of(whole, model, of_whole, fields, plan.roles) for model in indices]
         pooled_states.add(rows)
-    if plan.baseline is None or not models:
-        return
-    base = models[plan.baseline]
-    for model in plan.candidates:
-        for m in in_slices:
-            for to in additions:
-                to.sums.pair(model, m, base, models[model], *to[1:])
+    if models:
+        _add(models, plan, additions, chunk.buckets)
+
+
+def _add(
+    models: Sequence[tuple[RankedGroups, Measured]],
+    plan: Plan,
+    additions: Sequence[Addition],
+    buckets: np.ndarray | None,
+) -> None:
+    """Add the measures of all models to sums."""
+    units = plan.units
+    # Clusters and buckets have all groups. A model that leaves rows unscored ranks every group.
+    of_all = buckets is not None or additions[0].clusters is not None
+    if of_all or any(groups.ranked is not models[0][0].ranked for groups, _ in models):
+        models = [groups.spread_all(measured, units.measures) for groups, measured in models]
+    base = None if plan.baseline is None else models[plan.baseline][1]
+    for sums, tally, lines, slices, clusters in additions:
+        for of_model, (groups, measured) in zip(lines, models, strict=True):
+            m = tally.add(of_model, groups, measured, base, slices)
+            if m is not None:
+                raise too_large(plan.measures[m])
+        if of_all:
+            measures = [u.measure for u in units.measures if u.in_slices or lines is units.all]
+            sums.add(models, slices, clusters, buckets, measures)
 
 
 def _rank_every_row(plan: Plan, scored: Scored) -> Ranking:
@@ -230,6 +242,7 @@ class ThreadTotals:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        plan.units  # noqa: B018 -- threads share it
         # Of all threads; all share the pooled states of the first.
         self._totals: list[Totals] = []
         self._own = threading.local()
@@ -248,7 +261,9 @@ class ThreadTotals:
     def merge(self) -> Totals:
         """Sum the totals of all threads, which add no more."""
         first, *others = self._totals or [Totals(self.plan)]
+        first.settle()
         for totals in others:
+            totals.settle()
             first.merge(totals)
         self._totals, self._own = [first], threading.local()
         return first
@@ -290,9 +305,10 @@ def _add_slices(
     arrays = arrays[: len(arrays) - len(cast(Slicings, plan.slicings).columns)]
     chunk = replace(chunk, columns=chunk.columns._replace(arrays=arrays))
     whole = chunk.of_clusters(labels)[0] if plan.pooled_states else chunk
-    for by, codes, sums, pooled_states in zip(
+    slicings = zip(
         plan.slice_encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
-    ):
+    )
+    for number, (by, codes, sums, pooled_states) in enumerate(slicings, 1):
         is_whole = chunk.grouped and len(codes) == chunk.groups
         if is_whole and not plan.pooled_states:
             continue
@@ -304,9 +320,10 @@ def _add_slices(
             positives = np.bincount(
                 slice_indices[labels.relevant_rows(1.0)], minlength=len(in_slice)
             )
-            sums.count_groups(in_slice, positives, GroupSlices(np.arange(len(in_slice))))
+            sums.count_rows(in_slice, positives)
         elif not is_whole:
-            _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
+            tally = totals.tally(number)
+            _add_divided_groups(chunk, plan, sums, tally, slice_indices, name, by)
         if plan.pooled_states:
             _add_to_pooled_states(whole, plan, slice_indices, pooled_states)
 
@@ -315,6 +332,7 @@ def _add_divided_groups(
     chunk: Chunk,
     plan: Plan,
     sums: Sums,
+    tally: Tally,
     slice_indices: np.ndarray,
     name: Callable[[int], str],
     by: SliceEncoder,
@@ -334,18 +352,18 @@ def _add_divided_groups(
         frozen(starts[: groups + 1].copy()),
         buckets=None if chunk.buckets is None else frozen(chunk.buckets[group[:groups]]),
     )
-    slices, clusters = GroupSlices(slice_index[:groups].copy()), None
+    slices, clusters = frozen(slice_index[:groups].copy()), None
     if chunk.clusters is not None:
-        clusters = Clusters.of(np.searchsorted(group[:groups], chunk.clusters), slices.indices)
+        clusters = Clusters.of(np.searchsorted(group[:groups], chunk.clusters), slices)
 
     def name_in_slice(position: int) -> str:
         return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
     labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
-    measure_chunk(divided, plan, labels, [Addition(sums, slices, clusters)], None, name_in_slice)
-    relevant = labels.relevant_of_each(1.0)
-    rows_of_parts = np.diff(divided.starts)
-    sums.count_groups(rows_of_parts, relevant, slices, clusters, divided.buckets)
+    addition = Addition(sums, tally, plan.units.of_slices, slices, clusters)
+    measure_chunk(divided, plan, labels, [addition], None, name_in_slice, in_slices=True)
+    tally.count(divided.starts, frozen(labels.relevant_of_each(1.0).view()), slices, slices)
+    sums.count_clusters(np.diff(divided.starts), slices, clusters, divided.buckets)
 
 
 def _add_to_pooled_states(

@@ -12,13 +12,13 @@ import numpy as np
 from fastrank_eval._lib.arguments import checked, column_name, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
-from fastrank_eval.engine.program import Measured, Program, policy_of
+from fastrank_eval.engine.program import Program, policy_of
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import Measure, find_name, registry
 from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.slices import GroupSlices
+from fastrank_eval.stats.tally import Measured, RankedGroups, Units
 
 if TYPE_CHECKING:
     from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
@@ -197,6 +197,16 @@ class Plan:
         return Program(self.measures, self.policies, self.groups == "with_relevant")
 
     @cached_property
+    def units(self) -> Units:
+        """What is added of each chunk."""
+        lines = range(len(self.program.measures))
+        units = [
+            self.program.unit(line, empty_reason(self, self.program.measures[line]))
+            for line in lines
+        ]
+        return Units(units, len(self.roles.scores), self.baseline, self.roles.nested)
+
+    @cached_property
     def pooled_states(self) -> dict[Hashable, PooledMeasure]:
         """One measure for each state of all rows, by the key of the state."""
         by_key: dict[Hashable, PooledMeasure] = {}
@@ -205,57 +215,6 @@ class Plan:
                 for owner in measure.required_states():
                     by_key.setdefault(owner.state_key(), owner)
         return by_key
-
-
-@dataclass
-class RankedGroups:
-    """The groups of a chunk, and which of them one model ranks.
-
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (groups + 1,)
-        First row of each group of the chunk, then the number of rows.
-    rows : ndarray of int64, shape (ranked groups,)
-    positives : ndarray of int64, shape (ranked groups,)
-    ranked : ndarray of int64, or None
-        Indices of the ranked groups; None: all. The labels of the others are all 0.
-    buckets : ndarray of int64, shape (groups,), or None
-        As in `Chunk`.
-    """
-
-    starts: np.ndarray
-    rows: np.ndarray
-    positives: np.ndarray
-    ranked: np.ndarray | None
-    buckets: np.ndarray | None = None
-
-    @property
-    def groups(self) -> int:
-        """The number of groups of the chunk."""
-        return len(self.starts) - 1
-
-    @cached_property
-    def empty(self) -> np.ndarray:
-        """The indices of the groups that were not ranked."""
-        mask = np.ones(self.groups, np.bool_)
-        mask[self.ranked] = False
-        return np.flatnonzero(mask)
-
-    def count_empty(self, slices: GroupSlices) -> tuple[np.ndarray | int, np.ndarray | int]:
-        """Count the unranked groups of each slice, and their rows."""
-        if not len(slices.indices):
-            rows = int(self.starts[-1] - self.starts[0] - self.rows.sum())
-            return self.groups - len(self.rows), rows
-        indices, sizes = slices.indices[self.empty], np.diff(self.starts)[self.empty]
-        return np.bincount(indices), np.bincount(indices, weights=sizes).astype(np.int64)
-
-    def spread(self, values: np.ndarray, empty: float) -> np.ndarray:
-        """Spread values of ranked groups over all groups; others get `empty`."""
-        if self.ranked is None:
-            return values
-        of_all = np.full(self.groups, empty)
-        of_all[self.ranked] = values
-        return of_all
 
 
 def empty_reason(plan: Plan, measure: Measure) -> str | None:

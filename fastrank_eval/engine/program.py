@@ -22,7 +22,7 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sort_descending, sort_group_codes
 from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure
 from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.stats.slices import GroupSlices
+from fastrank_eval.stats.tally import Measured, Unit
 
 #: Columns of a line: the least relevant grade, the gains, the gains in descending order, the
 #: discounts, the cutoff, the group weights (-1: none), and the line of the terms of the sum.
@@ -40,25 +40,6 @@ _MOST_SETS = 64
 
 _NO_NUMBERS = frozen(np.empty(0))
 _Item = TypeVar("_Item", bound=Hashable)
-
-
-class Measured(NamedTuple):
-    """What one model's ranked groups contribute to each measure.
-
-    The thread's next call for the model overwrites it.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (measures or more, groups)
-        Values after the policies, NaN where undefined; then other terms of sums.
-    reasons : ndarray of uint8, shape (measures, groups)
-        Why a group is left out, as an index of `Program.reasons`; 0 if it is used.
-    weights : ndarray of float64, shape (kinds of group weights, groups)
-    """
-
-    values: np.ndarray
-    reasons: np.ndarray
-    weights: np.ndarray
 
 
 class GradedGains(NamedTuple):
@@ -182,15 +163,12 @@ class Program:
         weights = measured.weights[line[_WEIGHT]] if line[_WEIGHT] >= 0 else None
         return measured.values[line[_TERM]], weights
 
-    def dropped(
-        self, m: int, measured: Measured, slices: GroupSlices
-    ) -> list[tuple[str, np.ndarray | int]]:
-        """Count the groups of each slice that are left out, by reason."""
-        reasons, of_groups = measured.reasons[self.line_of[m]], slices.indices
-        present = np.flatnonzero(np.bincount(reasons)) if reasons.any() else ()
-        if not len(of_groups):
-            return [(self.reasons[r], int(np.count_nonzero(reasons == r))) for r in present if r]
-        return [(self.reasons[r], np.bincount(of_groups[reasons == r])) for r in present if r]
+    def unit(self, line: int, empty: str | None) -> Unit:
+        """Tell where a measure's numbers are; `empty` is why unranked groups are left out."""
+        term, weight = self._lines[line, [_TERM, _WEIGHT]].tolist()
+        number = self.code_of(empty) if empty else 0
+        in_slices = self.measures[line].in_slices
+        return Unit(self.positions[line], term, line, weight, number, in_slices)
 
     @cached_property
     def ranks_every_row(self) -> bool:

@@ -12,8 +12,8 @@ import numpy as np
 
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.engine.largest_group import LargestGroup, larger
-from fastrank_eval.engine.plan import Plan, RankedGroups, empty_reason
-from fastrank_eval.engine.program import Measured, too_large
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.state_arrays import (
     BY_BUCKET,
     GROUPS,
@@ -53,11 +53,11 @@ from fastrank_eval.stats.buckets import (
     slice_of_rows,
 )
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.exact import ExactSums, sum_powers
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
-from fastrank_eval.stats.slices import ONE_SLICE, GroupSlices, SliceCounts
+from fastrank_eval.stats.tally import Measured, RankedGroups, Tally
 
 
 def has_buckets(measure: Measure) -> bool:
@@ -304,55 +304,37 @@ class Sums:
         plan = self._plan
         return [MeanState(len(plan.measures), plan.roles.nested) for _ in plan.roles.scores]
 
-    def count_groups(
+    def count_rows(self, rows: np.ndarray | int, positives: np.ndarray | int) -> None:
+        """Count rows and positives without groups, by slice or of all rows."""
+        self._counts.add(_ROWS, rows)
+        self._counts.add(_POSITIVES, positives)
+
+    def count_clusters(
         self,
         rows: np.ndarray,
-        positives: np.ndarray,
-        slices: GroupSlices = ONE_SLICE,
-        clusters: Clusters | None = None,
-        buckets: np.ndarray | None = None,
+        slices: np.ndarray,
+        clusters: Clusters | None,
+        buckets: np.ndarray | None,
     ) -> None:
-        """Count groups, their rows and their positives; rows alone without groups.
+        """Count nested clusters, and add rows of groups by bucket.
 
         Parameters
         ----------
-        rows, positives : ndarray of int64, shape (groups,)
-            Without slices, `positives` may leave out groups that have none.
-        slices : GroupSlices
+        rows : ndarray of int64, shape (groups,)
+        slices : ndarray of int64, shape (groups,), or (0,)
             The slice of each group.
-        clusters : Clusters, optional
+        clusters : Clusters or None
             Nested clusters of all groups.
-        buckets : ndarray of int64, shape (groups,), optional
+        buckets : ndarray of int64, shape (groups,), or None
             As in `Chunk`.
         """
-        grouped = self._plan.grouped
         if buckets is not None:
-            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slices.indices))
-        if not len(slices.indices):
-            all_rows = int(rows.sum())
-            self._counts.table[0, :3] += len(rows) * grouped, all_rows, int(positives.sum())
-            if clusters is not None:
-                rows = clusters.count(rows)
-                self._counts.add(_CLUSTERS, len(rows))
-            if all_rows < 1 << 31:
-                if grouped:
-                    for term, total in enumerate(sum_powers(rows)):
-                        self._sizes.add_integer(term, total)
-                return
-        elif grouped:
-            self._counts.count(rows.astype(np.float64), rows, positives, slices)
-            if clusters is not None:
-                rows, slices = clusters.count(rows), GroupSlices(clusters.slices)
-                self._counts.add(_CLUSTERS, np.bincount(clusters.slices))
-        else:
-            self._counts.add(_ROWS, rows)
-            self._counts.add(_POSITIVES, positives)
-        if not grouped:
-            return
-        sizes = np.empty((2, len(rows)))
-        sizes[0] = rows
-        np.square(sizes[0], out=sizes[1])
-        self._sizes.add(sizes, slices)
+            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slices))
+        if clusters is not None:
+            rows = clusters.count(rows)
+            every = np.ones(len(rows), np.bool_)
+            self._counts.add(_CLUSTERS, clusters.by_slice(every))
+            self._sizes.add(np.stack([rows, np.square(rows)]), clusters.slices)
 
     def count_negatives(self, rows: int) -> None:
         """Count rows of negative grade, of all rows."""
@@ -360,98 +342,47 @@ class Sums:
 
     def add(
         self,
-        model: int,
+        models: Sequence[tuple[RankedGroups, Measured]],
+        slices: np.ndarray,
+        clusters: Clusters | None,
+        buckets: np.ndarray | None,
         measures: Sequence[int],
-        groups: RankedGroups,
-        measured: Measured,
-        slices: GroupSlices = ONE_SLICE,
-        clusters: Clusters | None = None,
-        total: Sums | None = None,
     ) -> None:
-        """Add measures of one model over the ranked groups of a chunk.
+        """Add what a tally does not: the terms of nested clusters, and of buckets.
 
-        `total` gets the groups too; not with clusters or buckets.
+        Parameters
+        ----------
+        models : sequence of (RankedGroups, Measured)
+            Of each model, which ranks all groups.
+        slices, clusters, buckets
+            As for `count_clusters`.
+        measures : sequence of int
+            Positions in the plan.
         """
-        state, program = self.means[model], self._plan.program
-        of_all = None if total is None else total.means[model]
-        of_ranked = slices.take(groups.ranked)
+        plan = self._plan
         for m in measures:
-            measure = self._plan.measures[m]
-            values, weights = program.terms(m, measured)
-            for reason, dropped in program.dropped(m, measured, of_ranked):
-                state.drop(m, reason, dropped)
-                if of_all is not None:
-                    of_all.drop(m, reason, int(np.sum(dropped)))
-            if clusters is None:
-                counts = groups.rows, groups.positives
-                finite = state.add(m, values, weights, *counts, of_ranked, of_all)
-            else:
-                state.count(m, values, groups.rows, groups.positives, of_ranked)
-            if clusters is not None or groups.buckets is not None:
-                values = groups.spread(values, self._empty(m))
-                weights = None if weights is None else groups.spread(weights, 1.0)
-            if clusters is not None:
-                of_slices, is_sum = slices.indices, measure.aggregate == "sum"
-                finite = state.add_nested(m, values, weights, clusters, of_slices, is_sum=is_sum)
-            if not finite:
-                raise too_large(measure)
-            if groups.buckets is not None and has_buckets(measure):
-                rows = rows_of_buckets(groups.buckets, slices.indices)
-                self.buckets[self._plan.roles.scores[model]].add(m, values, weights, rows)
+            measure = plan.measures[m]
+            is_sum = measure.aggregate == "sum"
+            terms = [plan.program.terms(m, measured) for _, measured in models]
+            for model, (values, weights) in enumerate(terms):
+                if clusters is not None and not self.means[model].add_nested(
+                    m, values, weights, clusters, slices, is_sum=is_sum
+                ):
+                    raise too_large(measure)
+                if buckets is not None and has_buckets(measure):
+                    rows = rows_of_buckets(buckets, slices)
+                    self.buckets[plan.roles.scores[model]].add(m, values, weights, rows)
+            if clusters is not None and measure.in_slices:
+                for model in plan.candidates:
+                    sides = terms[cast(int, plan.baseline)], terms[model]
+                    both, of_both = [v for v, _ in sides], [w for _, w in sides]
+                    self.pairs[model].add_nested(m, both, of_both, clusters)
 
-    def _empty(self, m: int) -> float:
-        """Return the value of unranked groups, NaN where they are left out."""
-        return float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
-
-    def add_empty(self, model: int, groups: RankedGroups, slices: GroupSlices = ONE_SLICE) -> None:
-        """Add the unranked groups of a chunk to every measure of a model."""
-        if groups.ranked is None:
-            return
-        number, rows = groups.count_empty(slices)
-        for m, measure in enumerate(self._plan.measures):
-            if measure.pooled or (len(slices.indices) and not measure.in_slices):
-                continue
-            reason = empty_reason(self._plan, measure)
-            if reason:
-                self.means[model].drop(m, reason, number)
-            else:
-                self.means[model].add_zeros(m, number, rows)
-
-    def pair(
-        self,
-        model: int,
-        m: int,
-        base: tuple[RankedGroups, Measured],
-        other: tuple[RankedGroups, Measured],
-        slices: GroupSlices = ONE_SLICE,
-        clusters: Clusters | None = None,
-        total: Sums | None = None,
-    ) -> None:
-        """Add a measure of the base model and of another over a chunk; see `add`."""
-        state, of_all = self.pairs[model], None if total is None else total.pairs[model]
-        (base_groups, base_measured), (groups, measured) = base, other
-        left, left_weights = self._plan.program.terms(m, base_measured)
-        right, right_weights = self._plan.program.terms(m, measured)
-        empty = self._empty(m)
-        if base_groups.ranked is groups.ranked and clusters is None:
-            of_ranked = slices.take(groups.ranked)
-            state.add(m, left, right, left_weights, right_weights, of_ranked, total=of_all)
-            if groups.ranked is not None and empty == 0:
-                state.add_zeros(m, groups.count_empty(slices)[0])
-                if of_all is not None:
-                    of_all.add_zeros(m, groups.count_empty(ONE_SLICE)[0])
-            return
-        # A model that leaves rows unscored ranks every group, and clusters have all groups.
-        state.add(
-            m,
-            base_groups.spread(left, empty),
-            groups.spread(right, empty),
-            None if left_weights is None else base_groups.spread(left_weights, 1.0),
-            None if right_weights is None else groups.spread(right_weights, 1.0),
-            slices,
-            clusters,
-            of_all,
-        )
+    def absorb(self, tally: Tally) -> None:
+        """Add the sums of a tally, whose memory they may take over."""
+        nested = self._plan.roles.nested
+        sizes = None if nested else self._sizes
+        tally.add_to(sizes, self._counts, self.means, self.pairs, self._plan.program.reasons)
 
     def take(self, slice_indices: np.ndarray) -> Self:
         """Select the sums of some slices, in this order; zeros for -1."""
@@ -658,18 +589,21 @@ class Addition(NamedTuple):
     Parameters
     ----------
     sums : Sums
-    slices : GroupSlices
-        The slice of each group in the sums.
+    tally : Tally
+        Of the calling thread.
+    lines : sequence of ndarray of int64
+        The units of each model to add.
+    slices : ndarray of int64, shape (groups,), or (0,)
+        The slice of each group; an empty array stands for the first slice.
     clusters : Clusters or None
         Nested clusters of the groups, in each slice.
-    total : Sums or None
-        Sums of all rows, which get the same groups.
     """
 
     sums: Sums
-    slices: GroupSlices = ONE_SLICE
+    tally: Tally
+    lines: Sequence[np.ndarray]
+    slices: np.ndarray = NO_SLICES
     clusters: Clusters | None = None
-    total: Sums | None = None
 
 
 #: All rows are one slice without a label, at index 0.
@@ -699,9 +633,28 @@ class Totals:
         self._plan = plan
         slicings = (None, *plan.slice_encoders)
         self.sums = [Sums(plan) for _ in slicings]
+        # By the position of the sums; of all rows, too, where slices have them all.
+        self._tallies: dict[tuple[int, bool], Tally] = {}
         self.pooled_states = pooled_states or [SliceStates(plan) for _ in slicings]
         self.soft = 0  # rows with a label in ]0, 1[; no array has them
         self.largest: LargestGroup | None = None  # of all rows, if it may be dominant
+
+    def tally(self, number: int, of_all: bool = False) -> Tally:
+        """Return what adds to some sums, and to those of all rows if `of_all`."""
+        tally = self._tallies.get((number, of_all))
+        if tally is None:
+            units = self._plan.units
+            lines = units.of_slices if number else units.all
+            tally = self._tallies[number, of_all] = Tally(units, lines)
+        return tally
+
+    def settle(self) -> None:
+        """Add the sums of all tallies, before anything reads them."""
+        for (number, of_all), tally in self._tallies.items():
+            if of_all:
+                self.overall.absorb(tally.of_all())
+            self.sums[number].absorb(tally)
+        self._tallies = {}
 
     @property
     def overall(self) -> Sums:

@@ -14,10 +14,9 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.stats.exact import UNIT, ExactSums
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums
 from fastrank_eval.stats.means import weighted_terms
 from fastrank_eval.stats.row_sums import round_all
-from fastrank_eval.stats.slices import NO_SLICES
 
 #: Buckets of each slice. An error over B buckets has itself a relative error of 1 / sqrt(2 B).
 BUCKETS = 1024

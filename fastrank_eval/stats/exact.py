@@ -25,11 +25,11 @@ from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.stats.slices import NO_SLICES, ONE_SLICE, GroupSlices, take_rows
 
+#: Without slices every group is added to the first row of sums.
+NO_SLICES = frozen(np.empty(0, np.int64))
 #: Sums of numbers are multiples of 2**-UNIT, sums of products of two of 2**-(2 * UNIT).
 UNIT = 1074
-_NO_DIGITS = np.empty((0, 1, 0), np.int64)
 #: Additions before digits are carried: each changes a digit by less than 2**34. The few sums of a
 #: vector call count as one addition: 10**8 calls of one group each stay below 2**63.
 _ADDITIONS = 1 << 28
@@ -41,10 +41,6 @@ _DIGITS = 256
 _FIRST = UNIT // 32
 NUMBER_UNIT = 2 * UNIT - 32 * _FIRST
 NUMBER_DIGITS = 70
-
-
-#: Groups of a slice, on average, for which vectors are faster than one group after another.
-_MIN_OF_SLICE = 16
 
 
 class ExactSums:
@@ -83,28 +79,21 @@ class ExactSums:
         # The last row that was read, and its sums: formulas read many terms of one row.
         self._row_read: tuple[int, list[int]] = -1, []
 
-    def add(
-        self,
-        numbers: np.ndarray,
-        slices: np.ndarray | GroupSlices = ONE_SLICE,
-        total: ExactSums | None = None,
-    ) -> bool:
+    def add(self, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
         """Add every term of every group; skip groups whose first number is NaN.
 
         Parameters
         ----------
         numbers : ndarray of float64, shape (numbers, groups)
-        slices : ndarray of int64, shape (groups,), or (0,), or GroupSlices
+        slices : ndarray of int64, shape (groups,), or (0,)
             The row of sums of each group; an empty array means the first row for all.
-        total : ExactSums, optional
-            Sums of the same terms, whose first row gets all groups too.
 
         Returns
         -------
         bool
             Whether all numbers were finite; otherwise nothing was added.
         """
-        return self._add(numbers, self._factors, slices, slice(None), total)
+        return self._add(numbers, self._factors, slices, slice(None))
 
     def add_to_term(self, term: int, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
         """Add numbers to one term, as `add` adds groups; shape (groups,)."""
@@ -124,47 +113,36 @@ class ExactSums:
         self,
         numbers: np.ndarray,
         factors: np.ndarray,
-        slices: np.ndarray | GroupSlices,
+        slices: np.ndarray,
         terms: slice,
-        total: ExactSums | None = None,
     ) -> bool:
-        if isinstance(slices, np.ndarray):
-            slices = GroupSlices(slices)
         numbers = frozen(np.ascontiguousarray(numbers, np.float64).view())
+        slices = frozen(np.ascontiguousarray(slices, np.int64).view())
         bits = numbers.view(np.int64)
         exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(4, np.int64)
         _digit_range(bits, factors, exponents, limits)
         lowest, highest, largest, has_nan = limits.tolist()
         if largest > _LARGEST:
             return False
-        self.ensure_slices(slices.count)
+        self.ensure_slices(int(slices.max(initial=0)) + 1)
         if highest < 0:
             return True
         count, groups = numbers.shape
-        is_safe = exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1]
-        if is_safe and (groups >= _MIN_OF_SLICE * slices.count or not len(slices.indices)):
-            self._ensure_digits(lowest, highest)
-            self.count_additions(groups)
-            of_all, first, width = _NO_DIGITS, 0, self.digits.shape[2]
-            if total is not None:
-                total._ensure_digits(self.lowest, self.lowest + width - 1)
-                total.count_additions(groups)
-                of_all, first = total.digits[terms], self.lowest - total.lowest
-            room = scratch("exact sums", (3 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
-            part = np.zeros((len(factors), width), np.int64)
-            add_by_slice(
-                numbers, *slices.sorted(groups), factors, self.lowest, room, room.view(np.int64),
-                part, self.digits[terms], first, of_all,
-            )  # fmt: skip
-            return True
         self._ensure_digits(lowest, highest)
         self.count_additions(groups)
-        rounded = scratch("rounded products", groups, np.float64)
-        _add_terms(
-            numbers, bits, bool(has_nan), factors, slices.indices, self.lowest,
-            rounded, rounded.view(np.int64), self.digits[terms],
-        )  # fmt: skip
-        return total is None or total._add(numbers, factors, ONE_SLICE, terms)
+        if exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1] and not len(slices):
+            room = scratch("exact sums", (3 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
+            _add_safe_terms(
+                numbers, exponents, factors, self.lowest, room, room.view(np.int64),
+                self.digits[terms],
+            )  # fmt: skip
+        else:
+            rounded = scratch("rounded products", groups, np.float64)
+            _add_terms(
+                numbers, bits, bool(has_nan), factors, slices, self.lowest, rounded,
+                rounded.view(np.int64), self.digits[terms],
+            )  # fmt: skip
+        return True
 
     def count_additions(self, numbers: int) -> None:
         """Carry before this many additions if digits might overflow."""
@@ -176,26 +154,6 @@ class ExactSums:
         """Return `NUMBER_DIGITS` of a term of the first row, for additions."""
         self._ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
         return self.digits[term, 0, _FIRST - self.lowest :][:NUMBER_DIGITS]
-
-    def add_integers(self, term: int, numbers: np.ndarray) -> None:
-        """Add an integer to one term of each of the first rows.
-
-        Parameters
-        ----------
-        term : int
-        numbers : ndarray of int64, shape (slices,)
-            At least 0.
-        """
-        if not numbers.any():
-            return
-        one, shift = divmod(2 * UNIT, 32)
-        self.ensure_slices(len(numbers))
-        self._ensure_digits(one, one + 3)
-        self.count_additions(1)
-        sums = self.digits[term, : len(numbers), one - self.lowest :]
-        lower = (numbers & 0xFFFFFFFF) << shift
-        sums[:, 0] += lower & 0xFFFFFFFF
-        sums[:, 1] += (lower >> 32) + (numbers >> 32 << shift)
 
     def add_integer(self, term: int, number: int) -> None:
         """Add an integer of at least 0 to one term of the first row."""
@@ -241,6 +199,18 @@ class ExactSums:
         """Carry until every digit but the last has 32 bits; the last has the sign."""
         _carry(self.digits)
         self._added, self._row_read = 0, (-1, [])
+
+    def absorb(self, lowest: int, digits: np.ndarray, added: int) -> None:
+        """Add digits as the attributes are, whose memory the sums may take over.
+
+        `added` is the number of additions to them since they were carried.
+        """
+        if self.digits.shape[2]:
+            other = ExactSums(self.terms)
+            other.absorb(lowest, digits, added)
+            self.merge(other)
+        else:
+            self.lowest, self.digits, self._added = lowest, digits, added
 
     def merge(self, other: ExactSums, slices: np.ndarray = NO_SLICES) -> None:
         """Add other sums; the order of merging does not matter.
@@ -398,6 +368,65 @@ class ExactSums:
         return sums
 
 
+class SliceCounts:
+    """A table of counts with a row for each slice.
+
+    Parameters
+    ----------
+    width : int
+        Number of counts of a slice.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.table = np.zeros((1, width), np.int64)
+
+    def ensure_slices(self, slices: int) -> None:
+        """Allocate rows for at least this many slices."""
+        current = len(self.table)
+        if slices > current:
+            larger = np.zeros((max(slices, 2 * current), self.table.shape[1]), np.int64)
+            larger[:current] = self.table
+            self.table = larger
+
+    def add(self, column: int, numbers: np.ndarray | int) -> None:
+        """Add a number to a column of each of the first slices."""
+        if isinstance(numbers, int):
+            self.table[0, column] += numbers
+            return
+        numbers = np.atleast_1d(np.asarray(numbers, np.int64))
+        self.ensure_slices(len(numbers))
+        self.table[: len(numbers), column] += numbers
+
+    def merge(self, other: SliceCounts) -> None:
+        """Add other counts slice by slice."""
+        self.ensure_slices(len(other.table))
+        self.table[: len(other.table)] += other.table
+
+    def take(self, slice_indices: np.ndarray) -> SliceCounts:
+        """Select the counts of some slices, in this order; zeros for -1."""
+        return SliceCounts.of(take_rows(self.table[None], slice_indices)[0])
+
+    @classmethod
+    def of(cls, table: np.ndarray) -> Self:
+        """Make counts from an int64 table of shape (slices, width)."""
+        counts = cls(table.shape[1])
+        counts.table = table
+        return counts
+
+    def at(self, slice_index: int, column: int) -> int:
+        """Return one count."""
+        return int(self.table[slice_index, column]) if slice_index < len(self.table) else 0
+
+
+def take_rows(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Select rows of each table; zeros for -1 and for missing rows."""
+    count, length, width = tables.shape
+    selection = np.zeros((count, len(rows), width), tables.dtype)
+    present = (rows >= 0) & (rows < length)
+    selection[:, present] = tables[:, rows[present]]
+    return selection
+
+
 def quotient(numerator: int, denominator: int) -> float:
     """Divide integers, rounded once; inf with a sign above the largest double."""
     try:
@@ -437,11 +466,19 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
         most = np.int64(0)
         for g in range(bits.shape[1]):
             size = bits[k, g] & 0x7FFFFFFFFFFFFFFF
-            if bits[0, g] & 0x7FFFFFFFFFFFFFFF > infinite:
-                size = np.int64(0)
-                limits[3] = 1
             most = max(most, size)
             least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
+        if k == 0 and most > infinite:
+            limits[3] = 1
+        if limits[3] > 0:
+            least = np.int64(0x7FFFFFFFFFFFFFFF)
+            most = np.int64(0)
+            for g in range(bits.shape[1]):
+                size = bits[k, g] & 0x7FFFFFFFFFFFFFFF
+                if bits[0, g] & 0x7FFFFFFFFFFFFFFF > infinite:
+                    size = np.int64(0)
+                most = max(most, size)
+                least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
         exponents[k, 0] = 2046
         exponents[k, 1] = -1
         if most > 0:
@@ -600,82 +637,46 @@ SAFE = UNIT // 2, UNIT + 200
 BLOCK, _STEP = 1 << 10, 50
 
 
-def sum_powers(rows: np.ndarray) -> tuple[int, int]:
-    """Sum n^2 and n^4 over groups of n rows.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (groups,)
-        Their sum is below 2^31.
-    """
-    sums = np.zeros(5, np.int64)
-    _sum_powers(frozen(rows.view()), sums)
-    squares, *parts = sums.tolist()
-    return squares, sum(part << 31 * k for k, part in enumerate(parts))
-
-
 @kernel
-def _sum_powers(rows, sums):  # type: ignore[no-untyped-def]
-    """Sum n^2, and n^4 in parts of 31 bits."""
-    mask = (1 << 31) - 1
-    for g in range(rows.shape[0]):
-        square = rows[g] * rows[g]
-        low = square & mask
-        high = square >> 31
-        sums[0] += square
-        lower = low * low
-        middle = 2 * low * high
-        upper = high * high
-        sums[1] += lower & mask
-        sums[2] += (lower >> 31) + (middle & mask)
-        sums[3] += (middle >> 31) + (upper & mask)
-        sums[4] += upper >> 31
-
-
-@kernel
-def add_by_slice(  # type: ignore[no-untyped-def]
-    numbers, order, edges, factors, lowest, room, room_bits, part, digits, first_digit, total
+def _add_safe_terms(  # type: ignore[no-untyped-def]
+    numbers, exponents, factors, lowest, room, room_bits, digits
 ):
-    """Add the terms of safe numbers by slice; loops over groups vectorise.
-
-    `part` of zeros gets the sums of a slice. They are added to its digits, and to those of all.
-    """
-    for s in range(edges.shape[0] - 1):
-        for lo in range(edges[s], edges[s + 1], BLOCK):
-            count = min(BLOCK, edges[s + 1] - lo)
-            for k in range(numbers.shape[0]):
-                value = room[3 + k, :count]
-                if order.shape[0] > 0:
-                    for g in range(count):
-                        group = order[lo + g]
-                        number = numbers[k, group]
-                        value[g] = number if numbers[0, group] == numbers[0, group] else 0.0
-                else:
-                    x = numbers[k, lo : lo + count]
-                    first = numbers[0, lo : lo + count]
-                    for g in range(count):
-                        value[g] = x[g] if first[g] == first[g] else 0.0
-            for term in range(factors.shape[0]):
-                _add_term(factors[term], count, lowest, room, room_bits, part[term])
-        if edges[s] < edges[s + 1]:
-            for term in range(part.shape[0]):
-                for digit in range(part.shape[1]):
-                    digits[term, s, digit] += part[term, digit]
-                if total.shape[0] > 0:
-                    for digit in range(part.shape[1]):
-                        total[term, 0, first_digit + digit] += part[term, digit]
-                part[term] = 0
+    """Add the terms of safe numbers to the first row, by vectors."""
+    for lo in range(0, numbers.shape[1], BLOCK):
+        count = min(BLOCK, numbers.shape[1] - lo)
+        first = numbers[0, lo : lo + count]
+        for k in range(numbers.shape[0]):
+            x = numbers[k, lo : lo + count]
+            value = room[3 + k, :count]
+            for g in range(count):
+                value[g] = x[g] if first[g] == first[g] else 0.0
+        for term in range(factors.shape[0]):
+            _add_term(
+                factors[term], room[3:], exponents, 0, count, lowest, room, room_bits,
+                digits[term, 0],
+            )  # fmt: skip
 
 
 @kernel
-def _add_term(factors, count, lowest, room, room_bits, sums):  # type: ignore[no-untyped-def]
-    """Add a term of some groups, whose numbers are in the room from row 3 on."""
+def _add_term(  # type: ignore[no-untyped-def]
+    factors, numbers, exponents, first, count, lowest, room, room_bits, sums
+):
+    """Add a term of some groups from `first` on, of numbers with exponents."""
     value = room[0, :count]
     error = room[1, :count]
-    x = room[3 + factors[0], :count]
-    y = room[3 + factors[1], :count]
-    z = room[3 + factors[2], :count]
-    w = room[3 + factors[3], :count]
+    x = numbers[factors[0], first : first + count]
+    y = numbers[factors[1], first : first + count]
+    z = numbers[factors[2], first : first + count]
+    w = numbers[factors[3], first : first + count]
+    # The first bit of the largest value, and the last bits of the least value and its error.
+    top = 2 * UNIT
+    low = 2 * UNIT - 52
+    exact = 0
+    for factor in range(4):
+        if factors[factor] >= 0:
+            low += exponents[factors[factor], 0] - 1022
+            top += exponents[factors[factor], 1] - 1021
+            exact += exponents[factors[factor], 0]
     if factors[1] < 0:
         for g in range(count):
             value[g] = x[g]
@@ -694,14 +695,14 @@ def _add_term(factors, count, lowest, room, room_bits, sums):  # type: ignore[no
             rest = product - upper_a * upper_b - lower_a * upper_b - upper_a * lower_b
             value[g] = product
             error[g] = lower_a * lower_b - rest
-        _add_values(error, room_bits[1], lowest, room[2], room_bits[2], sums)
+        _add_values(error, room_bits[1], top - 53, exact, lowest, room[2], room_bits[2], sums)
     elif factors[3] < 0:
         for g in range(count):
             value[g] = (x[g] * y[g]) * z[g]
     else:
         for g in range(count):
             value[g] = (x[g] * y[g]) * (z[g] * w[g])
-    _add_values(value, room_bits[0], lowest, room[2], room_bits[2], sums)
+    _add_values(value, room_bits[0], top, low, lowest, room[2], room_bits[2], sums)
 
 
 @kernel
@@ -717,25 +718,30 @@ def add_integer(number, position, digits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ignore[no-untyped-def]
+def _add_values(  # type: ignore[no-untyped-def]
+    values, bits, top, low, lowest, shifted, shifted_bits, sums
+):
     """Add values below `SAFE` to digits, `_STEP` bits of all at a time.
 
+    Their bits are from `top` down to `low`.
     A double so large that its last bit is worth 2**e rounds what is added to it to multiples of
     2**e. As an integer it has grown by that multiple, and integers add exactly.
     """
     count = values.shape[0]
-    last = 1 << 20
-    while True:
-        size = np.int64(0)
-        for g in range(count):
-            size = max(size, bits[g] & 0x7FFFFFFFFFFFFFFF)
-        if size == 0:
-            break
+    steps = 0
+    while top > low:
+        # Few values have bits below those of the first steps.
+        if steps > 1:
+            size = np.int64(0)
+            for g in range(count):
+                size = max(size, bits[g] & 0x7FFFFFFFFFFFFFFF)
+            if size == 0:
+                break
+            top = min(top, int(size >> 52) + 2 * UNIT - 1022)
+        steps += 1
         # All bits are worth 2**-1074 or more, and no less than the lowest digit.
-        position = min(int(size >> 52) + 2 * UNIT - 1022, last) - _STEP
-        position = max(position, UNIT, 32 * lowest)
-        last = position
-        shift_bits = ((position - UNIT + 1) << 52) | (1 << 51)
+        top = max(top - _STEP, UNIT, 32 * lowest)
+        shift_bits = ((top - UNIT + 1) << 52) | (1 << 51)
         shifted_bits[0] = shift_bits
         shift = shifted[0]
         for g in range(count):
@@ -744,4 +750,4 @@ def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ign
         total = np.int64(0)
         for g in range(count):
             total += shifted_bits[g] - shift_bits
-        add_integer(total, position - 32 * lowest, sums)
+        add_integer(total, top - 32 * lowest, sums)

@@ -19,11 +19,9 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import ExactSums
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
-from fastrank_eval.stats.slices import NO_COUNTS, NO_SLICES, ONE_SLICE, GroupSlices, SliceCounts
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
 _UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
@@ -132,6 +130,20 @@ class _GroupState:
         for counts, more_counts in zip(self._counts, other._counts, strict=True):
             counts.merge(more_counts)
 
+    def add_counts(self, m: int, counts: np.ndarray) -> None:
+        """Add counts of groups, by slice."""
+        table = self._counts[m]
+        table.ensure_slices(len(counts))
+        table.table[: len(counts), : self._OF_GROUPS] += counts
+
+    def absorb(
+        self, m: int, terms: Sequence[tuple[int, ...]], lowest: int, digits: np.ndarray, added: int
+    ) -> None:
+        """Add sums of terms as `ExactSums.absorb` does; counts are added alone."""
+        if self._sums[m].terms != terms:
+            self._sums[m] = ExactSums(terms)
+        self._sums[m].absorb(lowest, digits, added)
+
     def _copy(self, sums: list[ExactSums], counts: list[SliceCounts]) -> Self:
         state = type(self).__new__(type(self))
         state._sums, state._counts = sums, counts
@@ -189,64 +201,6 @@ class MeanState(_GroupState):
         super().__init__(measures, _NESTED if nested else _UNWEIGHTED, 3 + nested)
         self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
 
-    def add(
-        self,
-        m: int,
-        values: np.ndarray,
-        weights: np.ndarray | None,
-        rows: np.ndarray,
-        positives: np.ndarray,
-        slices: GroupSlices = ONE_SLICE,
-        total: MeanState | None = None,
-    ) -> bool:
-        """Add groups; skip those whose value is NaN.
-
-        Parameters
-        ----------
-        m : int
-            Index of the measure.
-        values : ndarray of float64, shape (groups,)
-            NaN where the group is not used.
-        weights : ndarray of float64, shape (groups,), or None
-            Group weights, above 0 where the group is used. None means 1 each.
-        rows, positives : ndarray of int64, shape (groups,)
-            Rows and positives of each group, for coverage.
-        slices : GroupSlices
-            The slice of each group.
-        total : MeanState, optional
-            Sums of all slices, whose first slice gets all groups too.
-
-        Returns
-        -------
-        bool
-            Whether every number was finite. If not, the state is invalid.
-        """
-        self.count(m, values, rows, positives, slices, total)
-        numbers = values[np.newaxis]
-        if weights is not None:
-            self._ensure_weights(m)
-            numbers = np.empty((2, len(values)))
-            with np.errstate(over="ignore"):
-                np.multiply(values, weights, out=numbers[0])
-            numbers[1] = weights
-            if total is not None:
-                total._ensure_weights(m)
-        return self._sums[m].add(numbers, slices, None if total is None else total._sums[m])
-
-    def count(
-        self,
-        m: int,
-        values: np.ndarray,
-        rows: np.ndarray,
-        positives: np.ndarray,
-        slices: GroupSlices = ONE_SLICE,
-        total: MeanState | None = None,
-    ) -> None:
-        """Count groups whose value is not NaN, and their rows; see `add`."""
-        self._counts[m].count(
-            values, rows, positives, slices, None if total is None else total._counts[m]
-        )
-
     def add_nested(
         self,
         m: int,
@@ -261,9 +215,15 @@ class MeanState(_GroupState):
 
         Parameters
         ----------
-        m, values, weights, slices
-            As for `add`, of all groups of the clusters.
+        m : int
+            Index of the measure.
+        values : ndarray of float64, shape (groups,)
+            Of all groups of the clusters; NaN where a group is not used.
+        weights : ndarray of float64, shape (groups,), or None
+            Group weights, above 0 where the group is used. None means 1 each.
         clusters : Clusters
+        slices : ndarray of int64, shape (groups,), or (0,)
+            The slice of each group.
         is_sum : bool
             The measure is a sum over groups, not a mean: every cluster has the weight 1.
         """
@@ -304,18 +264,6 @@ class MeanState(_GroupState):
     def _ensure_weights(self, m: int) -> None:
         if self._sums[m].terms == _UNWEIGHTED:
             self._sums[m] = ExactSums(_WEIGHTED)
-
-    def add_zeros(self, m: int, groups: np.ndarray | int, rows: np.ndarray | int) -> None:
-        """Add groups of value 0, weight 1 and no positives to each slice.
-
-        Parameters
-        ----------
-        m : int
-        groups, rows : ndarray of int64, shape (slices,), or int
-            Number of groups, and of their rows, of each slice.
-        """
-        self._counts[m].add(_USED, groups)
-        self._counts[m].add(_ROWS, rows)
 
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
@@ -476,64 +424,34 @@ class PairedState(_GroupState):
     def __init__(self, measures: int, nested: bool = False) -> None:
         super().__init__(measures, _PAIRED, 10 if nested else 5)
 
-    def add(
+    def add_nested(
         self,
         m: int,
-        base: np.ndarray,
-        other: np.ndarray,
-        base_weights: np.ndarray | None,
-        other_weights: np.ndarray | None,
-        slices: GroupSlices = ONE_SLICE,
-        clusters: Clusters | None = None,
-        total: PairedState | None = None,
+        values: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray | None],
+        clusters: Clusters,
     ) -> None:
-        """Add groups.
+        """Add the terms of clusters, but no counts of groups.
 
         Parameters
         ----------
         m : int
             Index of the measure.
-        base, other : ndarray of float64, shape (groups,)
-            Values of the two models, NaN where a group is not used.
-        base_weights, other_weights : ndarray of float64, shape (groups,), or None
-            Group weights. None means 1 each.
-        slices : GroupSlices
-            The slice of each group.
-        clusters : Clusters, optional
-            Nested clusters of all groups.
-        total : PairedState, optional
-            Sums of all slices, whose first slice gets all groups too; not with clusters.
+        values : sequence of ndarray of float64, shape (groups,)
+            Of the base model and the other, NaN where a group is not used.
+        weights : sequence of ndarray of float64, shape (groups,), or None
+            Their group weights. None means 1 each.
+        clusters : Clusters
         """
-        counts, of_slices = self._counts[m], slices.indices
-        counts.ensure_slices(slices.count)
-        of_all = NO_COUNTS if total is None else total._counts[m].table
-        numbers = np.empty((6, len(base)))
-        _compare(base, other, of_slices, numbers[4], counts.table, of_all)
-        numbers[0], numbers[1] = weighted_terms(base, base_weights)
-        numbers[2], numbers[3] = weighted_terms(other, other_weights)
-        if clusters is not None:
-            numbers = self._sum_clusters(m, numbers, base, other, clusters)
-            slices = GroupSlices(clusters.slices)
-        np.subtract(numbers[2], numbers[0], out=numbers[5])
-        self._sums[m].add(numbers, slices, None if total is None else total._sums[m])
-
-    def _sum_clusters(
-        self,
-        m: int,
-        numbers: np.ndarray,
-        base: np.ndarray,
-        other: np.ndarray,
-        clusters: Clusters,
-    ) -> np.ndarray:
-        """Sum terms over clusters, and count these."""
-        differences, weights, equal = cluster_differences(
-            base, other, numbers[1], numbers[4], clusters
-        )
+        base, other = values
+        terms = [each for pair in map(weighted_terms, values, weights) for each in pair]
+        differences, used, equal = cluster_differences(base, other, terms[1], clusters)
         sums = np.empty((6, len(differences)))
-        for term in range(4):
-            sums[term] = clusters.sum(numbers[term])
+        for term, numbers in enumerate(terms):
+            sums[term] = clusters.sum(numbers)
         sums[4] = differences
-        both = weights > 0
+        np.subtract(sums[2], sums[0], out=sums[5])
+        both = used > 0
         only_base = (sums[1] > 0) & ~both
         masks = (
             *(both & (differences > 0), both & equal, both & (differences < 0)),
@@ -541,7 +459,7 @@ class PairedState(_GroupState):
         )
         for column, mask in enumerate(masks):
             self._counts[m].add(5 + column, clusters.by_slice(mask))
-        return sums
+        self._sums[m].add(sums, clusters.slices)
 
     def with_clusters(
         self, terms: Sequence[tuple[np.ndarray, np.ndarray] | None], slices: np.ndarray
@@ -564,12 +482,6 @@ class PairedState(_GroupState):
             state._sums[m] = ExactSums(_PAIRED)
             state._sums[m].add(np.stack([p, w, q, v, np.zeros_like(p), q - p]), slices)
         return state
-
-    def add_zeros(self, m: int, groups: np.ndarray | int) -> None:
-        """Add groups with value 0 and weight 1 for both models to each slice."""
-        self._counts[m].add(_TIES, groups)
-        # Adds a weight of 1 for each group without an array of that length.
-        self._sums[m].add_integers(3, np.atleast_1d(np.asarray(groups, np.int64)))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
@@ -621,11 +533,7 @@ def weighted_terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.n
 
 
 def cluster_differences(
-    base: np.ndarray,
-    other: np.ndarray,
-    weights: np.ndarray,
-    differences: np.ndarray,
-    clusters: Clusters,
+    base: np.ndarray, other: np.ndarray, weights: np.ndarray, clusters: Clusters
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average the differences of two models in groups over each cluster.
 
@@ -635,8 +543,6 @@ def cluster_differences(
         Values, NaN where a group is not used.
     weights : ndarray of float64, shape (groups,)
         Weights of the base model.
-    differences : ndarray of float64, shape (groups,)
-        Other minus base, 0 where they are equal or one is not used.
     clusters : Clusters
 
     Returns
@@ -649,35 +555,10 @@ def cluster_differences(
     both = ~(np.isnan(base) | np.isnan(other))
     w = np.where(both, weights, 0.0)
     size = np.where(both, np.maximum(np.abs(base), np.abs(other)), 0.0)
+    differences = np.where(both, other - base, 0.0)
+    differences[np.abs(differences) <= EQUAL_WITHIN * size] = 0.0
     total, weight = clusters.sum(w * differences), clusters.sum(w)
     equal = np.abs(total) <= EQUAL_WITHIN * clusters.sum(w * size)
     mean = np.zeros(len(total))
     np.divide(total, weight, out=mean, where=(weight > 0) & ~equal)
     return mean, weight, equal
-
-
-@kernel
-def _compare(base, other, slices, difference, counts, total):  # type: ignore[no-untyped-def]
-    """Compare values of groups; count the results of slices and of all."""
-    row = np.int64(0)
-    for g in range(base.shape[0]):
-        a = base[g]
-        b = other[g]
-        if slices.shape[0] > 0:
-            row = slices[g]
-        difference[g] = 0.0
-        if a == a and b == b:
-            if abs(b - a) <= EQUAL_WITHIN * max(abs(a), abs(b)):
-                result = _TIES
-            else:
-                difference[g] = b - a
-                result = _WINS if b > a else _LOSSES
-        elif a == a:
-            result = _ONLY_BASE
-        elif b == b:
-            result = _ONLY_OTHER
-        else:
-            continue
-        counts[row, result] += 1
-        if total.shape[0] > 0:
-            total[0, result] += 1

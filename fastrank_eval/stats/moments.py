@@ -16,7 +16,7 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import ExactSums
+from fastrank_eval.stats.exact import ExactSums, take_rows
 from fastrank_eval.stats.intervals import (
     GROUP_ROUNDINGS,
     ULP_HALF,
@@ -28,7 +28,6 @@ from fastrank_eval.stats.intervals import (
     normal_quantile,
     zero_if_rounding,
 )
-from fastrank_eval.stats.slices import take_rows
 from fastrank_eval.stats.wide import (
     DIVIDE,
     FIRST,

@@ -79,7 +79,7 @@ def functions() -> Iterator[tuple[str, Any]]:
         for name, value in vars(module).items():
             if callable(value):
                 yield f"{module.__name__}.{name}", value
-    yield "MeanState.add", vars(fastrank_eval.stats.means.MeanState)["add"]
+    yield "Tally.add", vars(fastrank_eval.stats.tally.Tally)["add"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -13,6 +13,7 @@ from scipy import stats
 import fastrank_eval
 from fastrank_eval.stats.intervals import ErrorGroups, t_interval, t_quantile
 from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.tally import add_groups
 from tests.oracles.means import behind
 from tests.support.transcripts import answers
 
@@ -22,7 +23,8 @@ PLACES = {"group": "g", "label": "l", "score": "s"}
 def state_of(values, weights=None) -> MeanState:
     state, ones = MeanState(1), np.ones(len(values), np.int64)
     given_weights = None if weights is None else np.array(weights, np.float64)
-    assert state.add(0, np.array(values, np.float64), given_weights, ones, ones)
+    of_groups = np.array(values, np.float64)
+    assert add_groups([state], 0, [of_groups], [given_weights], ones, ones)
     return state
 
 
@@ -80,7 +82,7 @@ def test_no_variance__no_error_at_all(value):
 
 def test_groups_of_value_zero_that_are_not_ranked__count():
     state, whole = state_of([0.5, 1.0]), state_of([0.5, 1.0, 0.0, 0.0, 0.0])
-    state.add_zeros(0, 3, 10)
+    state.add_counts(0, np.array([[3, 10, 0]]))
     assert state.moments(0, False)[:-2] == whole.moments(0, False)[:-2]
     assert state.moments(0, False).se == pytest.approx(
         np.std([0.5, 1, 0, 0, 0], ddof=1) / math.sqrt(5), rel=1e-15

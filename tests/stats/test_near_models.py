@@ -118,17 +118,14 @@ def test_difference_of_means__of_values_as_near_as_doubles_are__is_never_lost(
     from fractions import Fraction
 
     from fastrank_eval.stats.means import MeanState, PairedState
+    from fastrank_eval.stats.tally import add_groups
 
     a = np.array(values)
     b = a * (1 + eps * np.arange(len(a)))
     w = np.arange(1.0, len(a) + 1) / 3 if weighted else None
-    states, ones = [], np.ones(len(a), np.int64)
-    for one in (a, b):
-        state = MeanState(1)
-        assert state.add(0, one, w, ones, ones)
-        states.append(state)
+    states, ones = [MeanState(1), MeanState(1)], np.ones(len(a), np.int64)
     paired = PairedState(1)
-    paired.add(0, a, b, w, w)
+    assert add_groups(states, 0, [a, b], [w, w], ones, ones, pair=paired)
     mine, theirs = (state.model_sums(0, weighted, [0]) for state in states)
     found = paired.differences(0, mine, theirs).se
     weights = [Fraction(1)] * len(a) if w is None else list(map(Fraction, w.tolist()))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrank_eval.stats.exact import NO_SLICES
 from fastrank_eval.stats.means import MeanState, PairedState
-from fastrank_eval.stats.slices import GroupSlices
+from fastrank_eval.stats.tally import add_groups
 
 pytestmark = pytest.mark.kernels
 
@@ -21,8 +22,15 @@ GROUPS = st.lists(st.tuples(VALUE, VALUE, WEIGHT, WEIGHT, st.integers(0, 3)), ma
 
 def state_of(values, weights, lines) -> MeanState:
     state, ones = MeanState(1), np.ones(len(values), np.int64)
-    assert state.add(0, values, weights, ones, ones, GroupSlices(lines))
+    assert add_groups([state], 0, [values], [weights], ones, ones, lines)
     return state
+
+
+def pair_of(a, b, wa, wb, lines=NO_SLICES) -> PairedState:
+    pair, ones = PairedState(1), np.ones(len(a), np.int64)
+    states = [MeanState(1), MeanState(1)]
+    assert add_groups(states, 0, [a, b], [wa, wb], ones, ones, lines, pair)
+    return pair
 
 
 def columns(groups) -> list[np.ndarray]:
@@ -50,8 +58,7 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
     if not weighted:
         wa = wb = np.ones(len(a))
     given_a, given_b = (wa, wb) if weighted else (None, None)
-    paired = PairedState(1)
-    paired.add(0, a, b, given_a, given_b, GroupSlices(lines))
+    paired = pair_of(a, b, given_a, given_b, lines)
     mine, theirs = state_of(a, given_a, lines), state_of(b, given_b, lines)
     for line in range(4):
         here = lines == line
@@ -75,8 +82,7 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
 @given(GROUPS)
 def test_difference_of_sums__any_groups__has_the_error_of_two_passes(groups) -> None:
     a, b, _, _, lines = columns(groups)
-    paired = PairedState(1)
-    paired.add(0, a, b, None, None)
+    paired = pair_of(a, b, None, None)
     one = lines[:0]
     sides = (state_of(each, None, one).model_sums(0, False, [0]) for each in (a, b))
     found = paired.differences(0, *sides, None).se
@@ -90,56 +96,17 @@ def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
     a, b, wa, wb, lines = columns(groups)
     if not weighted:
         wa = wb = None
-    whole, merged = PairedState(1), PairedState(1)
-    whole.add(0, a, b, wa, wb, GroupSlices(lines))
+    whole, merged = pair_of(a, b, wa, wb, lines), PairedState(1)
     for part in (slice(at, None), slice(0, at)):
-        piece = PairedState(1)
         weights = [None if w is None else w[part] for w in (wa, wb)]
-        piece.add(0, a[part], b[part], *weights, GroupSlices(lines[part]))
-        merged.merge(piece)
+        merged.merge(pair_of(a[part], b[part], *weights, lines[part]))
     for line in range(4):
         assert merged._sums[0].all_units(line) == whole._sums[0].all_units(line)
         assert repr(merged.pairs(0, line)) == repr(whole.pairs(0, line))
 
 
-@given(GROUPS, st.integers(1, 9), st.booleans())
-def test_all_rows__added_with_their_slices__are_those_added_alone(groups, times, weighted) -> None:
-    a, b, wa, wb, lines = columns(groups * times)
-    if not weighted:
-        wa = wb = None
-    ones, slices = np.arange(len(a)), GroupSlices(lines)
-    sliced, total, alone = MeanState(1), MeanState(1), MeanState(1)
-    assert sliced.add(0, a, wa, ones, ones, slices, total)
-    assert alone.add(0, a, wa, ones, ones)
-    pairs, all_pairs, alone_pairs = PairedState(1), PairedState(1), PairedState(1)
-    pairs.add(0, a, b, wa, wb, slices, total=all_pairs)
-    alone_pairs.add(0, a, b, wa, wb)
-    for found, wanted in ((total, alone), (all_pairs, alone_pairs)):
-        arrays, expected = found.to_arrays(), wanted.to_arrays()
-        assert list(arrays) == list(expected)
-        for name, array in arrays.items():
-            assert np.array_equal(array, expected[name]), name
-    for line in range(4):
-        here = lines == line
-        each = MeanState(1)
-        each.add(0, a[here], None if wa is None else wa[here], ones[here], ones[here])
-        assert repr(sliced.moments(0, weighted, line)) == repr(each.moments(0, weighted))
-        assert sliced.rows(0, line) == each.rows(0)
-
-
-def test_zeros__added_as_a_number__are_those_added_one_by_one() -> None:
-    counted, added = PairedState(1), PairedState(1)
-    counted.add_zeros(0, np.array([3, 0, 2]))
-    zeros = np.zeros(5)
-    added.add(0, zeros, zeros, None, None, GroupSlices(np.array([0, 0, 0, 2, 2])))
-    for line in range(3):
-        assert counted._sums[0].all_units(line) == added._sums[0].all_units(line)
-        assert repr(counted.pairs(0, line)) == repr(added.pairs(0, line))
-
-
 def test_equal_values__summed_in_another_order__are_ties() -> None:
     a, b = np.array([23 / 36, 0.1 + 0.2, 1e-300]), np.array([0.6388888888888888, 0.3, 1.1e-300])
-    paired = PairedState(1)
-    paired.add(0, a, b, None, None)
+    paired = pair_of(a, b, None, None)
     pairs = paired.pairs(0)
     assert (pairs.higher, pairs.ties, pairs.lower) == (1, 2, 0)

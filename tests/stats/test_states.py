@@ -14,6 +14,7 @@ from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.tally import add_groups
 from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles.measures import Row, pair_auc, partial_auc
 
@@ -35,7 +36,8 @@ def state_of(values, weights=None, measures=1, m=0) -> MeanState:
     state = MeanState(measures)
     ones = np.ones(len(values), np.int64)
     given_weights = None if weights is None else np.array(weights, np.float64)
-    state.add(m, np.array(values, np.float64), given_weights, 3 * ones, 2 * ones)
+    of_groups = np.array(values, np.float64)
+    add_groups([state], m, [of_groups], [given_weights], 3 * ones, 2 * ones)
     return state
 
 
@@ -101,8 +103,8 @@ def test_mean__passes_over_nan_and_keeps_measures_apart():
     state = MeanState(3)
     values = np.array([0.25, np.nan, 0.75, np.nan])
     rows, positives = np.array([1, 10, 100, 1000]), np.array([1, 2, 4, 8])
-    state.add(1, values, None, rows, positives)
-    state.add_zeros(1, 2, 7)
+    add_groups([state], 1, [values], [None], rows, positives)
+    state.add_counts(1, np.array([[2, 7, 0]]))
     state.drop(1, "b", 2)
     state.drop(1, "a", 1)
     state.drop(1, "b", 1)
@@ -121,7 +123,7 @@ def test_mean__of_many_groups_does_not_wear_out_its_cells():
     state = MeanState(1)
     ones = np.ones(1 << 12, np.int64)
     for _ in range(64):
-        state.add(0, np.full(1 << 12, 1 - 2.0**-53), None, ones, ones)
+        add_groups([state], 0, [np.full(1 << 12, 1 - 2.0**-53)], [None], ones, ones)
     for _ in range(12):
         twin = MeanState(1)
         twin.merge(state)

@@ -14,7 +14,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import root_of_quotient
 from fastrank_eval.stats.means import MeanState, PairedState
-from fastrank_eval.stats.slices import GroupSlices
+from fastrank_eval.stats.tally import add_groups
 from fastrank_eval.stats.wide import DIVIDE, FIRST, MULTIPLY, NUMBER, ROOT, SUBTRACT, Program
 from tests.oracles import moments as oracle
 
@@ -41,7 +41,8 @@ def state_of(values, weights, slices=None, *, before: int = 0) -> MeanState:
     state, n = MeanState(1), len(values)
     which = np.full(n, before, np.int64) if before else np.empty(0, np.int64)
     ones = np.ones(n, np.int64)
-    assert state.add(0, np.array(values, np.float64), weights, ones, ones, GroupSlices(which))
+    of_groups = np.array(values, np.float64)
+    assert add_groups([state], 0, [of_groups], [weights], ones, ones, which)
     return state
 
 
@@ -96,7 +97,8 @@ def test_differences__of_any_groups__have_the_bits_of_integers(values, kind, dat
         if not np.isfinite(np.subtract(others, values)).all():
             return
     paired = PairedState(1)
-    paired.add(0, np.array(values, float), np.array(others, float), *weights)
+    both, ones = [np.array(values, float), np.array(others, float)], np.ones(n, np.int64)
+    assert add_groups([MeanState(1), MeanState(1)], 0, both, weights, ones, ones, pair=paired)
     mine, theirs = (state.model_sums(0, kind != "ones", [0]) for state in states)
     found = paired.differences(0, mine, theirs, slopes)
     assert repr(found.se) == repr(oracle.error_of_difference(base, other, n, slopes))
