@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from fastrank_eval._lib.arguments import (
@@ -465,6 +466,12 @@ def check_names(
             raise ArgumentError(f"{caller}() needs {name}=...")
 
 
+@lru_cache(256)
+def _read_text(name: str, text: str) -> Any:
+    """Read a text that most calls have: the same columns, again and again."""
+    return OPTIONS[name].read(name, text)
+
+
 class Options(OptionFields):
     """A source and the options of its evaluation, checked.
 
@@ -487,8 +494,11 @@ class Options(OptionFields):
             option = OPTIONS[name]
             # A number that is the default may be another object.
             same = value is option.default or (type(value) is float and value == option.default)
-            if not same or value is ...:
-                values[name] = option.read(name, value)
+            if same and value is not ...:
+                continue
+            # Measures may be registered after a text has named them.
+            known = type(value) is str and name != "undefined"
+            values[name] = (_read_text if known else option.read)(name, value)
         return cls(source, **values)
 
     def keeps(self, what: str) -> bool:
