@@ -81,15 +81,13 @@ SHARED = (
 )
 
 
-@dataclass
-class GroupResults:
-    """Results of consecutive groups, or of one group cut by a batch edge.
+class GroupResults(NamedTuple):
+    """Results of consecutive groups.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array
-    values : GroupValues or None
-        None: the group cut by a batch edge is not evaluated yet, or the plan drops all its rows.
+    values : GroupValues
     first_rows : ndarray of int64, shape (groups,)
         Number of the first row of each group in the whole input.
     groups : ndarray of int64, or None
@@ -97,7 +95,7 @@ class GroupResults:
     """
 
     keys: Keys
-    values: GroupValues | None
+    values: GroupValues
     first_rows: np.ndarray
     groups: np.ndarray | None = None
 
@@ -332,12 +330,8 @@ class Evaluator:
         for_plans = dict(zip(self.grouped, results, strict=True))
         plan_totals = []
         for p, totals in enumerate(self.totals):
-            pairs = [
-                (result.keys, result.values)
-                for result in for_plans.get(p, ())
-                if result.values is not None
-            ]
-            keys, values = [of for of, _ in pairs], [value for _, value in pairs]
+            of_groups = for_plans.get(p, ())
+            keys, values = [one.keys for one in of_groups], [one.values for one in of_groups]
             merged, left_out = totals.merge(), self._left_out[p]
             merged.largest = dominant(merged.largest, merged.overall.squares())
             if self.plans[p].counts_unretrieved:
@@ -454,10 +448,11 @@ def evaluate_stream(
     UndefinedError
         A group is undefined where that is an error, and no key returned.
     """
-    first, plan_columns = evaluator.first, evaluator.plan_columns
-    results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
+    nested, plan_columns = evaluator.first.roles.nested, evaluator.plan_columns
+    results: list[list[GroupResults | None]] = [[] for _ in evaluator.grouped]
     open_group: list[Columns] = []
-    cut_groups: list[tuple[Columns, Keys, list[GroupResults | None]]] = []
+    # The rows of each group, and where its results belong.
+    cut_groups: list[tuple[Columns, list[int]]] = []
     cut_rows = 0
     undefined: list[UndefinedError] = []
 
@@ -507,19 +502,14 @@ def evaluate_stream(
         nonlocal cut_rows
         if not open_group:
             return
-        keys = keys_at(open_group[0].keys, np.zeros(1, np.int64))
-        later_results: list[GroupResults | None] = []
-        for p, for_plan in zip(evaluator.grouped, results, strict=True):
-            later_result = None
-            if evaluator.plans[p].per_group:
-                later_result = GroupResults(keys, None, np.empty(0, np.int64))
-                for_plan.append(later_result)
-            later_results.append(later_result)
-        parts = (
-            open_group[:] if first.roles.nested else [part._replace(keys=()) for part in open_group]
-        )
-        rows = concatenate(parts)
-        cut_groups.append((rows, keys, later_results))
+        if nested:
+            rows = concatenate(open_group)
+        else:  # one key for all rows
+            rows = concatenate([part._replace(keys=()) for part in open_group])
+            rows = rows._replace(keys=keys_at(open_group[0].keys, np.zeros(1, np.int64)))
+        cut_groups.append((rows, [len(for_plan) for for_plan in results]))
+        for for_plan in results:
+            for_plan.append(None)
         cut_rows += rows.rows
         open_group.clear()
         if len(cut_groups) >= _CUT_GROUPS or cut_rows >= evaluator.batch_rows:
@@ -530,19 +520,16 @@ def evaluate_stream(
         if not cut_groups or undefined:
             cut_groups.clear()
             return
-        edges = starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in cut_groups])])
-        rows = concatenate([rows for rows, _, _ in cut_groups])
-        clusters = None
-        if first.roles.nested:
+        edges = starts = np.append(0, np.cumsum([rows.rows for rows, _ in cut_groups]))
+        rows, clusters = concatenate([rows for rows, _ in cut_groups]), None
+        every_key = rows.keys
+        if nested:
             # A cluster that returned, which is refused later, may follow itself.
             is_start = np.zeros(rows.rows, np.bool_)
             is_start[group_starts(rows.keys)] = is_start[edges[:-1]] = True
             starts = np.append(np.flatnonzero(is_start), rows.rows)
             clusters = np.searchsorted(starts, edges)
             every_key = keys_at(rows.keys, starts[:-1])
-        else:
-            each = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
-            every_key = tuple(pa.concat_arrays(list(column)) for column in each)
 
         def keys(groups: Groups) -> Keys:
             return keys_at(every_key, np.arange(len(starts) - 1)[groups])
@@ -558,17 +545,16 @@ def evaluate_stream(
             undefined.append(error)
             evaluated = []
         for position, result in enumerate(evaluated):
-            if result is None or result.values is None:
+            if result is None:
                 continue
             bounds = np.arange(len(edges)) if clusters is None else clusters
             if result.groups is not None:
                 bounds = np.searchsorted(result.groups, bounds)
-            for cut, (lo, hi) in zip(cut_groups, pairwise(bounds.tolist()), strict=True):
-                later_result = cut[2][position]
-                if later_result is not None and lo < hi:
-                    later_result.values = result.values.take(slice(lo, hi))
-                    later_result.first_rows = result.first_rows[lo:hi]
-                    later_result.keys = tuple(key.slice(lo, hi - lo) for key in result.keys)
+            for (_, places), (lo, hi) in zip(cut_groups, pairwise(bounds.tolist()), strict=True):
+                if lo < hi:
+                    of_cut = tuple(key.slice(lo, hi - lo) for key in result.keys)
+                    values, first_rows = result.values.take(slice(lo, hi)), result.first_rows[lo:hi]
+                    results[position][places[position]] = GroupResults(of_cut, values, first_rows)
         cut_groups.clear()
         cut_rows = 0
 
@@ -577,7 +563,7 @@ def evaluate_stream(
     alone = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
-    for result in map_jobs(first.threads, evaluate_batch, jobs):
+    for result in map_jobs(evaluator.first.threads, evaluate_batch, jobs):
         if result.undefined is not None:
             undefined.append(result.undefined)
         for watch, run in zip(watches, result.runs, strict=False):
@@ -592,8 +578,7 @@ def evaluate_stream(
             continue
         close_group()
         for for_plan, inside in zip(results, result.inside, strict=False):
-            if inside is not None:
-                for_plan.append(inside)
+            for_plan.append(inside)
         if result.tail is not None:
             open_group.append(result.tail)
     close_group()
@@ -602,7 +587,7 @@ def evaluate_stream(
         watch.finish()
     if undefined:
         raise undefined[0]
-    return results
+    return [list(filter(None, for_plan)) for for_plan in results]
 
 
 #: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
@@ -805,12 +790,11 @@ class ScatteredEvaluator:
 
 def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:
     """Sort the results of all groups by the number of their first row."""
-    results = [result for result in results if result.values is not None]
     if not results:
         return []
     first_rows = np.concatenate([result.first_rows for result in results])
     order = np.argsort(first_rows)
     columns = zip(*(result.keys for result in results), strict=True)
     keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
+    values = GroupValues.concat([result.values for result in results])
     return [GroupResults(keys_at(keys, order), values.take(order), first_rows[order])]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -425,51 +425,35 @@ class PlanColumns:
                 self.size += 1 + masked
             return known[key]
 
-        labels = [
-            store(one, "label", one.label, one.unjudged, one.nan_is_null, masked=one.keeps_unjudged)
-            for one in roles
-        ]
-        scores = [
-            [
+        #: For each plan the index of each array of `Columns`.
+        self.indices: list[tuple[int, ...]] = []
+        for one in roles:
+            null = one.nan_is_null
+            label = store(one, "label", one.label, one.unjudged, null, masked=one.keeps_unjudged)
+            scores = [
                 store(
-                    *(one, "score", name, one.unretrieved, one.nan_is_null, one.single_precision),
+                    *(one, "score", name, one.unretrieved, null, one.single_precision),
                     one.score_kind,
                     masked=one.unretrieved in ("allow", "drop"),
                 )
                 for name in one.scores
             ]
-            for one in roles
-        ]
-        others = []
-        for one in roles:
             weight = subtopics = _ABSENT
             if one.weight is not None:
-                weight = store(one, "weight", one.weight, one.nan_is_null).position
-            named = [
-                store(one, "group weight", name, one.nan_is_null).position
-                for name in one.group_weights
-            ]
+                weight = store(one, "weight", one.weight, null).position
+            named = [store(one, "group weight", name, null).position for name in one.group_weights]
             for encoder in one.fields:
                 named.append(store(one, "field", encoder.name, id(encoder)).position)
                 self.fields[named[-1]] = encoder
             if one.subtopics is not None:
                 subtopics = store(one, "subtopics", one.subtopics).position
-            others.append((weight, subtopics, named))
-        #: For each plan the index of each array of `Columns`.
-        self.indices = [
-            (
-                *(label.position, weight, subtopics, label.mask),
-                *(score.position for score in of_models),
-                *(score.mask for score in of_models),
-                *named,
+            positions = [score.position for score in scores]
+            masks = [score.mask for score in scores]
+            self.indices.append(
+                (label.position, weight, subtopics, label.mask, *positions, *masks, *named)
             )
-            for label, of_models, (weight, subtopics, named) in zip(
-                labels, scores, others, strict=True
-            )
-        ]
         self.labels = [one for one in self.columns if one.role == "label"]
         self.others = [one for one in self.columns if one.role not in ("label", "field")]
-        self._scores = scores
         drops = all(one.unjudged == "drop" for one in roles)
         self.drop_masks = [label.mask for label in self.labels] if drops else []
 
@@ -497,7 +481,9 @@ class PlanColumns:
 
     def score_indices(self, plans: Iterable[int]) -> frozenset[int]:
         """Return the indices of the scores of some plans."""
-        return frozenset(score.position for plan in plans for score in self._scores[plan])
+        first = 4  # as in `Columns`
+        each = (self.indices[plan][first : first + len(self.roles[plan].scores)] for plan in plans)
+        return frozenset(chain.from_iterable(each))
 
 
 def concatenate(batches: Sequence[Columns]) -> Columns:
