@@ -12,11 +12,19 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers
+from fastrank_eval._lib.elementary import (
+    LOG2,
+    elementary,
+    exp2_each,
+    log,
+    log2_each,
+    log_each,
+    powers,
+)
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import inlined, kernel
+from fastrank_eval._lib.jit import inlined
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, over_groups
+from fastrank_eval.measures.base import WEIGHT, Measure, Param
 from fastrank_eval.measures.group_function import GroupFunction, at_most, ranks_in_sight
 
 DISCOUNT = Param(
@@ -41,7 +49,7 @@ def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray,
     kind : str
         ``"none"``: 1; ``"reciprocal"``: 1/i; ``"log2"``: 1/log2(i + 1); ``"jarvelin"``: 1 for ranks
         below the base b, then 1/log_b(i); ``"geometric"``: p^(i - 1); ``"inverse square"``:
-        (x/(x + i - 1))^2.
+        (x/(x + i - 1))^2; ``"logarithm"``: log2(i + 1) itself.
     parameter : float
         b, above 1; p, in ]0, 1]; or x, above 0. 0 for kinds that have none.
     ranks : int
@@ -68,6 +76,7 @@ _DISCOUNTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "none": lambda rank, _: np.ones(len(rank)),
     "reciprocal": lambda rank, _: 1.0 / rank,
     "log2": lambda rank, _: 1.0 / log2_each(rank + 1.0),
+    "logarithm": lambda rank, _: log2_each(rank + 1.0),
     "geometric": lambda rank, p: powers(p, len(rank)),
     "inverse square": lambda rank, x: np.square(x / (x + (rank - 1.0))),
     # Below the base the quotient is below 1.
@@ -371,7 +380,7 @@ def _normalized_gain(group, rows, options):  # type: ignore[no-untyped-def]
     if not ideal > 0.0:
         return np.nan
     value = expected_gain(group, rows, options) / ideal
-    return at_most(value, 1.0) if value == value else np.inf
+    return _at_most_1(value)
 
 
 @inlined
@@ -409,140 +418,176 @@ def _has_gain(group, rows):  # type: ignore[no-untyped-def]
 _NORMALIZED_GAIN = GroupFunction(_normalized_gain)
 
 
-@kernel
-def _at_relevant_rows(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, gain, ideal_gain, discount, summed, out
-):
+@inlined
+def _at_most_1(value):  # type: ignore[no-untyped-def]
+    """Return the value, at most 1; inf if a sum passed the largest double."""
+    return at_most(value, 1.0) if value == value else np.inf
+
+
+@inlined
+def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
     """Average the expected nDCG at the ranks of rows with a gain.
 
     A block of n rows has r rows with a gain, of total gain S, below rows of DCG A. Each of its
     ranks i has a row with a gain with probability r/n. The expected DCG up to i is then
     A + discount(i) S/r + (r - 1)/r S/(n - 1) (D(i - 1) - D(c)).
     """
-    for g in range(offsets.shape[0] - 1):
-        first = offsets[g]
-        end = offsets[g + 1]
-        judged = 0
-        while first + judged < end and ideal_gain[first + judged] > 0.0:
-            judged += 1
-        if judged == 0:
-            out[g] = np.nan
+    first, end, best = group.first, group.end, rows.best
+    discount, summed = options.discount, options.summed
+    judged = 0
+    while first + judged < end and best[first + judged] > 0.0:
+        judged += 1
+    if judged == 0:
+        return np.nan
+    ideal = 0.0
+    ranks = 0
+    gained = 0.0
+    total = 0.0
+    retrieved_relevant = 0
+    e = first
+    while e < end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        block = 0.0
+        r = 0
+        while e < end and rows.above[e] == c:
+            block += rows.gain[e]
+            if rows.gain[e] > 0.0:
+                r += 1
+            e += 1
+        if r == 0:
             continue
-        ideal = 0.0
-        ranks = 0
-        gained = 0.0
-        total = 0.0
-        retrieved_relevant = 0
-        e = first
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            block = 0.0
-            r = 0
-            while e < end and above[e] == c:
-                block += gain[e]
-                if gain[e] > 0.0:
-                    r += 1
-                e += 1
-            if r == 0:
-                continue
-            retrieved_relevant += r
-            while ranks < min(c, judged):
-                ideal += ideal_gain[first + ranks] * discount[ranks]
+        retrieved_relevant += r
+        while ranks < min(c, judged):
+            ideal += best[first + ranks] * discount[ranks]
+            ranks += 1
+        for i in range(c, c + n):
+            if ranks <= i and ranks < judged:
+                ideal += best[first + ranks] * discount[ranks]
                 ranks += 1
-            for i in range(c, c + n):
-                if ranks <= i and ranks < judged:
-                    ideal += ideal_gain[first + ranks] * discount[ranks]
-                    ranks += 1
-                if n == 1:
-                    total += (gained + block * discount[i]) / ideal
-                else:
-                    others = (r - 1) * (block / (n - 1)) * (summed[i] - summed[c])
-                    total += (r * gained + block * discount[i] + others) / n / ideal
+            if n == 1:
+                total += (gained + block * discount[i]) / ideal
+            else:
+                others = (r - 1) * (block / (n - 1)) * (summed[i] - summed[c])
+                total += (r * gained + block * discount[i] + others) / n / ideal
+        if n == 1:
+            gained += block * discount[c]
+        else:
+            gained += block * ((summed[c + n] - summed[c]) / n)
+    while ranks < judged:
+        ideal += best[first + ranks] * discount[ranks]
+        ranks += 1
+    return _at_most_1((total + (judged - retrieved_relevant) * (gained / ideal)) / judged)
+
+
+@inlined
+def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average the expected nDCG at the ranks where the ideal gain falls."""
+    first, end, best = group.first, group.end, rows.best
+    retrieved, discount, summed = group.retrieved, options.discount, options.summed
+    if options.parameters[0] != 0.0 and group.relevant == 0:
+        return np.nan
+    total = 0.0
+    points = 0
+    ideal = 0.0
+    ranks = 0
+    gained = 0.0
+    e = first
+    # The block that the next cut may split: its first rank, rows and total gain.
+    c = 0
+    n = 0
+    block = 0.0
+    at_end = False
+    while not at_end:
+        level = best[first + ranks] if first + ranks < end else 0.0
+        at_end = level <= 0.0
+        if at_end and (ranks == 0 or retrieved <= ranks + 1):
+            break
+        depth = retrieved
+        if not at_end:
+            while first + ranks < end and best[first + ranks] == level:
+                ideal += level * discount[ranks]
+                ranks += 1
+            depth = min(ranks, retrieved)
+        while c + n < depth:
             if n == 1:
                 gained += block * discount[c]
-            else:
+            elif n > 0:
                 gained += block * ((summed[c + n] - summed[c]) / n)
-        while ranks < judged:
-            ideal += ideal_gain[first + ranks] * discount[ranks]
-            ranks += 1
-        out[g] = (total + (judged - retrieved_relevant) * (gained / ideal)) / judged
+            block = 0.0
+            c = retrieved
+            n = 0
+            if e < end and rows.above[e] < retrieved:
+                c = rows.above[e]
+                n = rows.size[e]
+            while e < end and rows.above[e] == c:
+                block += rows.gain[e]
+                e += 1
+        value = gained
+        if c < depth and n > 0:
+            if n == 1:
+                value += block * discount[c]
+            else:
+                value += block * ((summed[min(c + n, depth)] - summed[c]) / n)
+        total += value / ideal
+        points += 1
+    return _at_most_1(total / points) if points > 0 else np.nan
 
 
-@kernel
-def _at_levels(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, gain, ideal_gain, discount, summed, out
-):
-    for g in range(offsets.shape[0] - 1):
-        first = offsets[g]
-        end = offsets[g + 1]
-        rows = retrieved[g]
-        total = 0.0
-        points = 0
-        ideal = 0.0
-        ranks = 0
-        gained = 0.0
-        e = first
-        # The block that the next cut may split: its first rank, rows and total gain.
-        c = 0
-        n = 0
-        block = 0.0
-        at_end = False
-        while not at_end:
-            level = ideal_gain[first + ranks] if first + ranks < end else 0.0
-            at_end = level <= 0.0
-            if at_end and (ranks == 0 or rows <= ranks + 1):
-                break
-            depth = rows
-            if not at_end:
-                while first + ranks < end and ideal_gain[first + ranks] == level:
-                    ideal += level * discount[ranks]
-                    ranks += 1
-                depth = min(ranks, rows)
-            while c + n < depth:
-                if n == 1:
-                    gained += block * discount[c]
-                elif n > 0:
-                    gained += block * ((summed[c + n] - summed[c]) / n)
-                block = 0.0
-                c = rows
-                n = 0
-                if e < end and above[e] < rows:
-                    c = above[e]
-                    n = size[e]
-                while e < end and above[e] == c:
-                    block += gain[e]
-                    e += 1
-            value = gained
-            if c < depth and n > 0:
-                if n == 1:
-                    value += block * discount[c]
-                else:
-                    value += block * ((summed[min(c + n, depth)] - summed[c]) / n)
-            total += value / ideal
-            points += 1
-        out[g] = total / points if points > 0 else np.nan
+@inlined
+def _lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Divide each gain by the logarithm of 2 plus its lag."""
+    all_gains = 0.0
+    for e in range(group.first, group.end):
+        all_gains += rows.best[e]
+    if not all_gains > 0.0:
+        return np.nan
+    total = 0.0
+    gained = 0.0
+    ideal = 0.0
+    ranks = 0
+    for e in range(group.first, group.end):
+        above = rows.above[e]
+        if above >= group.retrieved:
+            break
+        while ranks <= above:
+            if group.first + ranks < group.end:
+                ideal += max(1.0, rows.best[group.first + ranks])
+                ranks += 1
+            else:
+                ideal += above + 1 - ranks
+                ranks = above + 1
+        gained += rows.gain[e]
+        lag = max(ideal - gained, 0.0)
+        if lag < options.discount.shape[0] and lag == np.floor(lag):
+            total += rows.gain[e] / options.discount[np.int64(lag)]
+        else:
+            total += rows.gain[e] / elementary(LOG2, 2.0 + lag)
+    return _at_most_1(total / all_gains)
 
 
-class _GainAverage(PositiveGain):
+_FUNCTIONS = {
+    "nDCGrel": GroupFunction(_at_relevant_rows),
+    "RnDCG": GroupFunction(_at_levels),
+    "G": GroupFunction(_lagging_gain),
+}
+
+
+class _AgainstBest(PositiveGain):
     """Base class: gains in list order and in ideal order, with log2 discounts."""
 
     takes_cutoff = False
     options: ClassVar[tuple[Param, ...]] = (LINEAR_GAIN, WEIGHT)
+    best_gains = "judged"
 
-    #: The kernel.
-    average: ClassVar[staticmethod[..., None]]
+    def group_function(self) -> GroupFunction:
+        return _FUNCTIONS[self.name]
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        gains = self.gains(ranking)
-        ideal = ranking.descending(self.gain_key(), gains)
-        # The ideal list is longer than a list that misses relevant rows.
-        ranks = np.maximum(ranking.retrieved, np.diff(ranking.offsets))
-        table = discount_table("log2", 0.0, int(ranks.max(initial=0)))
-        return over_groups(self.average, ranking, gains, ideal, *table)
+    def discounts(self) -> tuple[str, float]:
+        return "log2", 0.0
 
 
-class GainAtRelevantRows(_GainAverage):
+class GainAtRelevantRows(_AgainstBest):
     """nDCGrel, the mean of nDCG at the ranks of rows with a gain.
 
     A row that is not retrieved adds the DCG of the whole list over the ideal DCG of all judged
@@ -555,10 +600,8 @@ class GainAtRelevantRows(_GainAverage):
     reference = "Buckley, trec_eval: ndcg_rel"
     aliases = ("ndcg_rel",)
 
-    average = staticmethod(_at_relevant_rows)
 
-
-class GainAtLevels(_GainAverage):
+class GainAtLevels(_AgainstBest):
     """RnDCG, the mean of nDCG at the ranks where the ideal gain decreases.
 
     With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18. The end of
@@ -580,17 +623,11 @@ class GainAtLevels(_GainAverage):
         WEIGHT,
     )
 
-    average = staticmethod(_at_levels)
-
-    def has_gain(self, ranking: Ranking) -> np.ndarray:
-        groups = super().has_gain(ranking)
-        return groups if self.rel is None else groups & (ranking.relevant(float(self.rel)) > 0)
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return super().from_shared(np.where(self.has_gain(ranking), shared, np.nan), ranking)
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.rel is not None),)
 
 
-class LaggingGain(PositiveGain):
+class LaggingGain(_AgainstBest):
     """G, gains divided by the logarithm of the lag behind the ideal list.
 
     The lag is the cumulated gain of the ideal list less that of the list. The ideal list counts at
@@ -606,55 +643,12 @@ class LaggingGain(PositiveGain):
         "(max(1, ideal gain at j) - gain(g_j)))"
     )
     reference = "Buckley, trec_eval: G"
-    options = (LINEAR_GAIN, WEIGHT)
-    takes_cutoff = False
+
+    def discounts(self) -> tuple[str, float]:
+        return "logarithm", 0.0
 
     def refuses(self, ties: str) -> str | None:
         if ties in ("expected", "best", "worst"):
             why = "has no closed form for" if ties == "expected" else "has no order by grade for"
             return f"{self.display_name} {why} ties='{ties}'; choose ties='item' or 'input'"
         return None
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        gains = self.gains(ranking)
-        ideal = ranking.descending(self.gain_key(), gains)
-        lag, value = np.empty(len(gains)), np.empty(ranking.groups)
-        _lags(ranking.offsets, ranking.above, gains, ideal, ranking.retrieved, lag)
-        _lagging_gain(ranking.offsets, gains, ideal, log2_each(lag), value)
-        return value
-
-
-@kernel
-def _lags(offsets, above, gain, ideal_gain, retrieved, out):  # type: ignore[no-untyped-def]
-    """Compute 2 plus the lag of each labelled row; inf if it is not retrieved."""
-    for g in range(offsets.shape[0] - 1):
-        first = offsets[g]
-        end = offsets[g + 1]
-        gained = 0.0
-        ideal = 0.0
-        ranks = 0
-        e = first
-        while e < end and above[e] < retrieved[g]:
-            while ranks <= above[e]:
-                if first + ranks < end:
-                    ideal += max(1.0, ideal_gain[first + ranks])
-                    ranks += 1
-                else:
-                    ideal += above[e] + 1 - ranks
-                    ranks = above[e] + 1
-            gained += gain[e]
-            out[e] = 2.0 + max(ideal - gained, 0.0)
-            e += 1
-        for unretrieved in range(e, end):
-            out[unretrieved] = np.inf
-
-
-@kernel
-def _lagging_gain(offsets, gain, ideal_gain, logarithm, out):  # type: ignore[no-untyped-def]
-    for g in range(offsets.shape[0] - 1):
-        ideal = 0.0
-        total = 0.0
-        for e in range(offsets[g], offsets[g + 1]):
-            ideal += ideal_gain[e]
-            total += gain[e] / logarithm[e]
-        out[g] = total / ideal if ideal > 0.0 else np.nan

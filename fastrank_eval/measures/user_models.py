@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
-from fastrank_eval._lib.elementary import exp2, exp2_each, ratio
+from fastrank_eval._lib.elementary import exp2, exp2_each
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import (
-    REL,
-    WEIGHT,
-    Measure,
-    Param,
-    distinct_cutoffs,
-    longest,
-    outside_unit,
-    over_groups,
-)
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, outside_unit
 from fastrank_eval.measures.gain import (
     DEEPEST,
     PositionWeighted,
@@ -30,7 +20,12 @@ from fastrank_eval.measures.gain import (
     expected_gain,
     gain_of,
 )
-from fastrank_eval.measures.group_function import GroupFunction, at_most
+from fastrank_eval.measures.group_function import (
+    GroupFunction,
+    at_most,
+    end_of_block,
+    ranks_in_sight,
+)
 
 GAIN = Param(
     "gain",
@@ -202,19 +197,16 @@ class AdaptiveInverseSquare(UserModel):
         *_ENDLESS,
     )
 
+    discount = "none"
+
     def has_expectation(self) -> bool:
         return False
 
-    def shared_key(self) -> Hashable:
-        return "adaptive inverse square", self.gain_key(), self.T, self.horizon
+    def group_function(self) -> GroupFunction:
+        return _ADAPTIVE
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        gains = self.gains(ranking)
-        start, horizon = 2.0 * self.T, self.horizon or 0
-        return over_groups(_adaptive, ranking, gains, start, horizon, cutoffs=cutoffs)
-
-    def rows_seen(self) -> float:
-        return 1.0  # they differ between groups: the kernel divides by them
+    def numbers(self) -> tuple[float, ...]:
+        return 2.0 * self.T, self.horizon or 0
 
 
 @kernel
@@ -237,43 +229,45 @@ def _trigamma(x):  # type: ignore[no-untyped-def]
     return head + r * (1.0 + 0.5 * r + tail)
 
 
-@kernel
-def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, horizon, out):  # type: ignore[no-untyped-def]
+@inlined
+def _adaptive(group, rows, options):  # type: ignore[no-untyped-def]
     """Compute INST of one order.
 
     `next_rank` is seen with probability `chance`; x determines the probabilities of later ranks.
     Ranks without a gain are passed at once by sums: n ranks between gains have
-    x^2 (psi'(x) - psi'(x + n)), and all ranks after the last gain x^2 psi'(x): those up to
-    `horizon` if it is not 0.
+    x^2 (psi'(x) - psi'(x + n)), and all ranks after the last gain x^2 psi'(x): those up to the
+    horizon if there is one.
     """
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            next_rank = 0
-            x = start
-            chance = 1.0
-            rows = 0.0
-            gained = 0.0
-            distance = start
-            for e in range(offsets[g], offsets[g + 1]):
-                if above[e] >= retrieved[g] or (cutoffs[k] > 0 and above[e] >= cutoffs[k]):
-                    break
-                if gain[e] == 0.0:
-                    continue
-                n = above[e] - next_rank
-                if n > 0:
-                    rows += chance * x * x * (_trigamma(x) - _trigamma(x + n))
-                    chance *= (x / (x + n)) ** 2
-                rows += chance
-                gained += chance * gain[e]
-                distance -= gain[e]
-                next_rank = above[e] + 1
-                x = next_rank + distance
-                chance *= ((x - 1.0) / x) ** 2
-            beyond = _trigamma(x)
-            if horizon > 0:
-                beyond -= _trigamma(x + (horizon - next_rank))
-            rows += chance * x * x * beyond
-            out[k, g] = gained / rows
+    distance, horizon = options.parameters[0], options.parameters[1]
+    next_rank = 0
+    x = distance
+    chance = 1.0
+    seen = 0.0
+    gained = 0.0
+    for e in range(group.first, group.end):
+        rank = rows.above[e]
+        if rank >= group.retrieved or (options.cutoff > 0 and rank >= options.cutoff):
+            break
+        if rows.gain[e] == 0.0:
+            continue
+        n = rank - next_rank
+        if n > 0:
+            seen += chance * x * x * (_trigamma(x) - _trigamma(x + n))
+            chance *= (x / (x + n)) ** 2
+        seen += chance
+        gained += chance * rows.gain[e]
+        distance -= rows.gain[e]
+        next_rank = rank + 1
+        x = next_rank + distance
+        chance *= ((x - 1.0) / x) ** 2
+    beyond = _trigamma(x)
+    if horizon > 0.0:
+        beyond -= _trigamma(x + (horizon - next_rank))
+    seen += chance * x * x * beyond
+    return at_most(gained / seen, 1.0)
+
+
+_ADAPTIVE = GroupFunction(_adaptive)
 
 
 MAX_GRADE = Param(
@@ -293,15 +287,18 @@ STOP = Param(
 class _Cascade(Measure):
     """Base class of the cascade model, with stop probabilities."""
 
-    def discounts(self) -> tuple[str, float]:
-        """Return the discount of stopping at a rank, as a kind and its parameter."""
-        raise NotImplementedError  # pragma: no cover - abstract
+    def group_function(self) -> GroupFunction:
+        return _CASCADE
 
-    def shared_key(self) -> Hashable:
-        return "cascade", self._stop_key(), self.discounts()
-
-    def _stop_key(self) -> Hashable:
+    def gain_key(self) -> Hashable:
         return "stop", self.stop, self.max_grade if self.stop == "grade" else None
+
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
+        """Compute the probability of stopping at each grade."""
+        grades = np.maximum(grades, 0.0)
+        if self.stop == "label":
+            return grades
+        return (exp2_each(grades) - 1.0) / exp2(self.max_grade)
 
     def check_grades(self, ranking: Ranking) -> None:
         if self.stop == "label":
@@ -321,23 +318,6 @@ class _Cascade(Measure):
                 f"max_grade={self.max_grade}; "
                 f"{remedy}."
             )
-
-    def _stops(self, ranking: Ranking) -> np.ndarray:
-        def stops(grade: np.ndarray) -> np.ndarray:
-            grade = np.maximum(grade, 0.0)
-            if self.stop == "label":
-                return grade
-            return (exp2_each(grade) - 1.0) / exp2(self.max_grade)
-
-        return ranking.cached_by_grade(self._stop_key(), stops)
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        ranks = int(np.diff(ranking.offsets).max(initial=0))
-        ranks = max(longest(cutoffs, ranking.retrieved), ranks)
-        discount, _ = discount_table(*self.discounts(), ranks)
-        scratch = np.empty(int(ranking.size.max(initial=1)) + 1)
-        stops = self._stops(ranking)
-        return over_groups(_expected_cascade, ranking, stops, discount, scratch, cutoffs=cutoffs)
 
 
 class ExpectedReciprocalRank(_Cascade):
@@ -366,34 +346,15 @@ class ExpectedReciprocalRank(_Cascade):
     def discounts(self) -> tuple[str, float]:
         return self.discount, 0.0
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        if self.normalize:
-            shared = ratio(shared, self._ideal(ranking))
-        return super().from_shared(shared, ranking)
+    def group_function(self) -> GroupFunction:
+        return _NORMALIZED_CASCADE if self.normalize else _CASCADE
 
-    def _ideal(self, ranking: Ranking) -> np.ndarray:
-        def best() -> np.ndarray:
-            stops = ranking.descending(self._stop_key(), self._stops(ranking))
-            labelled = np.diff(ranking.offsets)
-            above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], labelled)
-            discount, _ = discount_table(*self.discounts(), int(labelled.max(initial=0)))
-            ones = np.ones(len(stops), np.int64)
-            best_order: Any = SimpleNamespace(
-                offsets=ranking.offsets, above=above, size=ones, retrieved=labelled
-            )
-            cutoffs, scratch = np.array([self.cutoff or 0]), np.empty(1)
-            arguments = stops, discount, scratch
-            return over_groups(_expected_cascade, best_order, *arguments, cutoffs=cutoffs)[0]
-
-        key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
-        return ranking.cached_for_models(key, best)
+    @property
+    def best_gains(self) -> str:  # type: ignore[override]
+        return "judged" if self.normalize else ""
 
     def undefined_if_empty(self) -> str | None:
         return "no_relevant" if self.normalize else None
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        if self.normalize:
-            yield "no_relevant", self._ideal(ranking) == 0
 
 
 class ProbabilityFound(_Cascade):
@@ -421,10 +382,8 @@ class ProbabilityFound(_Cascade):
         return "geometric", float(self.patience)
 
 
-@kernel
-def _expected_cascade(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, stop, discount, scratch, out
-):
+@inlined
+def _expected_cascade(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum discounted stop probabilities, expected over ties.
 
     In a block, the reader passes j rows with the mean probability q_j over all ways to draw them:
@@ -433,49 +392,70 @@ def _expected_cascade(  # type: ignore[no-untyped-def]
     By Maclaurin's inequality q_j <= (mean x)^j. Terms with a bound below 1e-22 are left out, so a
     large block takes time linear in its rows.
     """
-    for k in range(cutoffs.shape[0]):
-        for g in range(offsets.shape[0] - 1):
-            passing = 1.0
-            total = 0.0
-            e = offsets[g]
-            end = offsets[g + 1]
-            while e < end and above[e] < retrieved[g]:
-                c = above[e]
-                n = size[e]
-                first = e
-                while e < end and above[e] == c:
-                    e += 1
-                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
-                if m <= 0:
-                    break
-                if n == 1:
-                    total += passing * stop[first] * discount[c]
-                    passing *= 1.0 - stop[first]
-                    continue
-                stopping = 0.0
-                for i in range(first, e):
-                    stopping += stop[i]
-                mean = 1.0 - stopping / n
-                if mean <= 0.0:
-                    m = min(m, 1)
-                elif mean < 1.0:
-                    deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
-                    if deepest < m:
-                        m = np.int64(deepest) + 1
-                for j in range(m + 1):
-                    scratch[j] = 1.0
-                drawn = n - (e - first)
-                for i in range(first, e):
-                    drawn += 1
-                    x = 1.0 - stop[i]
-                    for j in range(min(m, drawn), 0, -1):
-                        share = (drawn - j) / drawn
-                        scratch[j] = share * scratch[j] + (1.0 - share) * x * scratch[j - 1]
-                for j in range(1, m + 1):
-                    total += passing * (scratch[j - 1] - scratch[j]) * discount[c + j - 1]
-                for i in range(first, e):
-                    passing *= 1.0 - stop[i]
-            out[k, g] = total
+    stop, passed = rows.gain, options.scratch
+    passing = 1.0
+    total = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        first = e
+        e = end_of_block(rows, e, group.end)
+        m = ranks_in_sight(options, c, n)
+        if m <= 0:
+            break
+        if n == 1:
+            total += passing * stop[first] * options.discount[c]
+            passing *= 1.0 - stop[first]
+            continue
+        stopping = 0.0
+        for i in range(first, e):
+            stopping += stop[i]
+        mean = 1.0 - stopping / n
+        if mean <= 0.0:
+            m = min(m, 1)
+        elif mean < 1.0:
+            deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
+            if deepest < m:
+                m = np.int64(deepest) + 1
+        for j in range(m + 1):
+            passed[j] = 1.0
+        drawn = n - (e - first)
+        for i in range(first, e):
+            drawn += 1
+            x = 1.0 - stop[i]
+            for j in range(min(m, drawn), 0, -1):
+                share = (drawn - j) / drawn
+                passed[j] = share * passed[j] + (1.0 - share) * x * passed[j - 1]
+        for j in range(1, m + 1):
+            total += passing * (passed[j - 1] - passed[j]) * options.discount[c + j - 1]
+        for i in range(first, e):
+            passing *= 1.0 - stop[i]
+    return total
+
+
+@inlined
+def _cascade(group, rows, options):  # type: ignore[no-untyped-def]
+    return at_most(_expected_cascade(group, rows, options), 1.0)
+
+
+@inlined
+def _normalized_cascade(group, rows, options):  # type: ignore[no-untyped-def]
+    """Divide the cascade by that of the best order of all judged rows."""
+    ideal = 0.0
+    passing = 1.0
+    judged = group.end - group.first
+    for i in range(judged if options.cutoff == 0 else min(options.cutoff, judged)):
+        stop = rows.best[group.first + i]
+        ideal += passing * stop * options.discount[i]
+        passing *= 1.0 - stop
+    if not ideal > 0.0:
+        return np.nan
+    return at_most(_expected_cascade(group, rows, options) / ideal, 1.0)
+
+
+_CASCADE = GroupFunction(_cascade, uses_scratch=True)
+_NORMALIZED_CASCADE = GroupFunction(_normalized_cascade, uses_scratch=True)
 
 
 class _GainStopping(UserModel):
@@ -483,33 +463,14 @@ class _GainStopping(UserModel):
 
     reference = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
 
-    def goal(self) -> float | None:
-        """Return the gain at which readers stop; None if each stops a share."""
-        return None
+    def group_function(self) -> GroupFunction:
+        return _GAIN_STOPPING
+
+    def numbers(self) -> tuple[float, ...]:
+        return self.rows_seen(), 1.0, np.inf
 
     def has_expectation(self) -> bool:
         return False
-
-    def shared_key(self) -> Hashable:
-        horizon = self.option_values.get("horizon")
-        return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal(), horizon
-
-    @classmethod
-    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        first: _GainStopping = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        table = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
-        all_ranks = np.empty(len(cutoffs))
-        for m, index in zip(measures, indices, strict=True):
-            all_ranks[index] = m.rows_seen()
-        goal = first.goal()
-        stopping = (1.0, np.inf) if goal is None else (0.0, goal)
-        gains = first.gains(ranking)
-        values = over_groups(
-            _gain_stopping, ranking, gains, *table, all_ranks, *stopping, cutoffs=cutoffs
-        )
-        for out, index in zip(outs, indices, strict=True):
-            np.minimum(values[index], 1.0, out=out)
 
 
 class NearlyERR8(_GainStopping, TruncatedModel):
@@ -575,41 +536,42 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
     )
     discount = "none"
 
-    def goal(self) -> float | None:
-        return float(self.T)
+    def numbers(self) -> tuple[float, ...]:
+        return self.rows_seen(), 0.0, float(self.T)
 
 
-@kernel
-def _gain_stopping(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, gain, discount, summed, all_ranks, share, goal, out
-):
+@inlined
+def _gain_stopping(group, rows, options):  # type: ignore[no-untyped-def]
     """Compute the gain per row seen of one order.
 
     `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
     at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
     by 1 - `share` * gain. At a sum of gains of `goal` all readers stop.
     """
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            next_rank = 0
-            readers = 1.0
-            rows = 0.0
-            gained = 0.0
-            sum_of_gains = 0.0
-            for e in range(offsets[g], offsets[g + 1]):
-                rank = above[e]
-                if rank >= retrieved[g] or (cutoffs[k] > 0 and rank >= cutoffs[k]):
-                    break
-                if gain[e] == 0.0:
-                    continue
-                rows += readers * (summed[rank + 1] - summed[next_rank])
-                gained += readers * discount[rank] * gain[e]
-                next_rank = rank + 1
-                readers *= 1.0 - share * gain[e]
-                sum_of_gains += gain[e]
-                if sum_of_gains >= goal:
-                    readers = 0.0
-                if readers == 0.0:
-                    break
-            rows += readers * (all_ranks[k] - summed[next_rank])
-            out[k, g] = gained / rows
+    all_ranks, share, goal = options.parameters[0], options.parameters[1], options.parameters[2]
+    next_rank = 0
+    readers = 1.0
+    seen = 0.0
+    gained = 0.0
+    sum_of_gains = 0.0
+    for e in range(group.first, group.end):
+        rank = rows.above[e]
+        if rank >= group.retrieved or (options.cutoff > 0 and rank >= options.cutoff):
+            break
+        gain = rows.gain[e]
+        if gain == 0.0:
+            continue
+        seen += readers * (options.summed[rank + 1] - options.summed[next_rank])
+        gained += readers * options.discount[rank] * gain
+        next_rank = rank + 1
+        readers *= 1.0 - share * gain
+        sum_of_gains += gain
+        if sum_of_gains >= goal:
+            readers = 0.0
+        if readers == 0.0:
+            break
+    seen += readers * (all_ranks - options.summed[next_rank])
+    return min(gained / seen, 1.0)
+
+
+_GAIN_STOPPING = GroupFunction(_gain_stopping)

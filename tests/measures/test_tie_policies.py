@@ -124,6 +124,15 @@ def test_labels_as_probabilities__equal_brute_force(ties):
 
 
 @pytest.mark.parametrize("ties", TIES)
+def test_linear_gains_of_any_size__equal_brute_force(ties):
+    groups = random_groups(109, 100, grades=(0, 0.25, 1, 1500, 1e6), unretrieved=0.2)
+    texts = [text for text in ("G", "nDCGrel", "RnDCG", "RnDCG(rel=2)") if allows(text, ties)]
+    result = evaluate(groups, texts, ties)
+    for text in texts:
+        assert_groups_equal(result, text, groups, ties)
+
+
+@pytest.mark.parametrize("ties", TIES)
 def test_policy_without_a_value__is_refused_with_those_that_have_one(ties):
     refused = [text for text in PER_GROUP if not allows(text, ties)]
     assert bool(refused) == (ties in ("expected", "best", "worst"))
