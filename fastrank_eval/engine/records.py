@@ -552,11 +552,11 @@ def _over_groups(
         for m, measure in enumerate(plan.measures)
         if not measure.pooled
     ]
-    model_sums = []
+    model_sums, rows = [], np.array(indices)
     for model, m in positions:
         measure = plan.measures[m]
         weighted, is_sum = measure.weight != "uniform", measure.aggregate == "sum"
-        model_sums.append(sums.means[model].model_sums(m, weighted, indices, is_sum=is_sum))
+        model_sums.append(sums.means[model].model_sums(m, weighted, rows, is_sum=is_sum))
     found = moments_of(model_sums, plan.confidence)
     has_clusters = plan.roles.nested and not sums.uses_buckets
     negatives = sums.negatives() if is_overall else 0

@@ -244,23 +244,6 @@ class ExactSums:
         selection.digits = take_rows(self.digits, slices)
         return selection
 
-    @classmethod
-    def joined(cls, parts: Sequence[ExactSums]) -> ExactSums:
-        """Put the rows of several sums of the same terms one after another."""
-        sums, known = cls(parts[0].terms), [part for part in parts if part.digits.shape[2]]
-        sums.lowest = min((part.lowest for part in known), default=0)
-        end = max((part.lowest + part.digits.shape[2] for part in known), default=0)
-        rows = sum(part.digits.shape[1] for part in parts)
-        sums.digits = np.zeros((len(sums.terms), rows, end - sums.lowest), np.int64)
-        row = 0
-        for part in parts:
-            count, digits = part.digits.shape[1:]
-            first = part.lowest - sums.lowest if digits else 0
-            sums.digits[:, row : row + count, first : first + digits] = part.digits
-            row += count
-        sums._added = max(part._added for part in parts)
-        return sums
-
     def with_terms(self, terms: Sequence[tuple[int, ...]], kept: Sequence[int]) -> ExactSums:
         """Return sums of other terms: some as they are, zeros for others."""
         sums = ExactSums(terms)

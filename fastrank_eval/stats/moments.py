@@ -7,16 +7,16 @@ the last division or root.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import ExactSums, take_rows
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import (
     GROUP_ROUNDINGS,
     ULP_HALF,
@@ -132,16 +132,6 @@ class ModelSums(NamedTuple):
     ones: int
     is_sum: bool
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Put the slices of several measures one after another; only sums and counts differ."""
-        if len(parts) == 1:
-            return parts[0]
-        sums = ExactSums.joined([part.sums.take(part.rows) for part in parts])
-        counts = [take_rows(part.counts[np.newaxis], part.rows)[0] for part in parts]
-        rows = np.arange(sum(len(part.rows) for part in parts))
-        return parts[0]._replace(sums=sums, rows=rows, counts=np.concatenate(counts))
-
     def moments(self, confidence: float = math.nan) -> Iterator[Moments]:
         """Compute the mean, or the sum, of each slice; see `Moments`.
 
@@ -162,17 +152,41 @@ class ModelSums(NamedTuple):
 
 
 def moments_of(measures: Sequence[ModelSums], confidence: float) -> list[list[Moments]]:
-    """Compute the moments of several measures in few calls; see `ModelSums.moments`."""
-    alike: dict[tuple[object, ...], list[int]] = {}
+    """Compute the moments of several measures; see `ModelSums.moments`.
+
+    Those of one slice whose sums have the same terms are calculated together: to call a kernel
+    takes longer than to calculate a value.
+    """
+    alike: dict[Hashable, list[int]] = {}
     for m, each in enumerate(measures):
-        kind = each.terms, each.groups, each.ones, each.is_sum, each.counts.shape[1]
-        alike.setdefault(kind, []).append(m)
+        kind = each.terms, each.groups, each.is_sum, len(each.sums.digits), each.counts.shape[1]
+        alike.setdefault(kind if len(each.rows) == 1 else m, []).append(m)
     found: list[list[Moments]] = [[]] * len(measures)
     for positions in alike.values():
-        slices = ModelSums.joined([measures[m] for m in positions]).moments(confidence)
+        slices = _joined([measures[m] for m in positions]).moments(confidence)
         for m in positions:
             found[m] = list(islice(slices, len(measures[m].rows)))
     return found
+
+
+def _joined(measures: Sequence[ModelSums]) -> ModelSums:
+    """Put measures of one slice one after another; only sums and counts differ."""
+    first, lines = measures[0], len(measures)
+    if lines == 1:
+        return first
+    known = [each.sums for each in measures if each.sums.digits.shape[2]]
+    sums = ExactSums(first.sums.terms)
+    sums.lowest = min((one.lowest for one in known), default=0)
+    end = max((one.lowest + one.digits.shape[2] for one in known), default=0)
+    sums.digits = np.zeros((len(first.sums.digits), lines, end - sums.lowest), np.int64)
+    counts = np.zeros((lines, first.counts.shape[1]), np.int64)
+    for line, each in enumerate(measures):
+        row, digits, low = int(each.rows[0]), each.sums.digits, each.sums.lowest - sums.lowest
+        if row < digits.shape[1]:
+            sums.digits[:, line, low : low + digits.shape[2]] = digits[:, row]
+        if row < len(each.counts):
+            counts[line] = each.counts[row]
+    return first._replace(sums=sums, rows=np.arange(lines), counts=counts)
 
 
 class Differences(NamedTuple):

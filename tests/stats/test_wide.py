@@ -14,6 +14,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import root_of_quotient
 from fastrank_eval.stats.means import MeanState, PairedState
+from fastrank_eval.stats.moments import moments_of
 from fastrank_eval.stats.tally import add_groups
 from fastrank_eval.stats.wide import DIVIDE, FIRST, MULTIPLY, NUMBER, ROOT, SUBTRACT, Program
 from tests.oracles import moments as oracle
@@ -70,6 +71,20 @@ def test_moments__of_any_groups__have_the_bits_of_integers(values, kind, row, da
     assert repr([found.value, found.se, found.rounding]) == repr(
         [total, wanted.se_of_sum, wanted.rounding_of_sum]
     )
+
+
+@given(st.lists(st.tuples(VALUES, st.booleans(), st.booleans()), max_size=6), st.integers(0, 1))
+def test_moments__of_several_measures__have_the_bits_of_each_alone(measures, before) -> None:
+    every = []
+    for values, weighted, is_sum in measures:
+        weights = np.linspace(0.5, 3, len(values)) if weighted else None
+        state = state_of(values, weights, before=before)
+        every += [
+            state.model_sums(0, weighted, rows, is_sum=is_sum)
+            for rows in ([before], [before + 1], [before, 0])  # the second has no group
+        ]
+    alone = [list(one.moments(0.95)) for one in every]
+    assert repr(moments_of(every, 0.95)) == repr(alone)
 
 
 @given(VALUES, st.sampled_from(["ones", "near", "wide"]), st.data())
