@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.measures.base import (
     REL,
     WEIGHT,
     Measure,
     Param,
     count_relevant,
-    longest,
-    over_groups,
 )
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
+from fastrank_eval.measures.group_function import (
+    GroupFunction,
+    at_most,
+    ranks_in_sight,
+    relevant_of_block,
+)
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:
     from fastrank_eval.stats.score_runs import RocSteps
+
+_OVER = ("relevant", "min", "retrieved")
+_RELEVANT, _MIN, _RETRIEVED = range(3)
 
 
 class AveragePrecision(Measure):
@@ -42,7 +47,7 @@ class AveragePrecision(Measure):
             "relevant",
             "divide by 'relevant': R; 'min': min(k, R); 'retrieved': the "
             "relevant rows that have a score",
-            one_of("relevant", "min", "retrieved"),
+            one_of(*_OVER),
         ),
         Param(
             "interpolated",
@@ -62,23 +67,14 @@ class AveragePrecision(Measure):
     def has_expectation(self) -> bool:
         return not self.interpolated
 
-    def shared_key(self) -> Hashable:
-        return "average precision", self.rel, self.interpolated
+    def group_function(self) -> GroupFunction:
+        return _INTERPOLATED if self.interpolated else _AVERAGE
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        grades = ranking.grade, float(self.rel)
-        if self.interpolated:
-            return over_groups(_interpolated, ranking, *grades, cutoffs=cutoffs)
-        _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
-        return over_groups(expected_precisions, ranking, *grades, harmonic, cutoffs=cutoffs)
+    def numbers(self) -> tuple[float, ...]:
+        return (_OVER.index(self.over),)
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        below = relevant = ranking.relevant(self.rel)
-        if self.over == "min":
-            below = np.minimum(relevant, cast(int, self.cutoff))
-        elif self.over == "retrieved":
-            below = np.maximum(ranking.relevant_retrieved(self.rel), relevant > 0)
-        return super().from_shared(ratio(shared, below), ranking)
+    def discounts(self) -> tuple[str, float] | None:
+        return None if self.interpolated else ("reciprocal", 0.0)
 
 
 class GeometricAveragePrecision(AveragePrecision):
@@ -135,28 +131,66 @@ def expected_precisions(  # type: ignore[no-untyped-def]
             before += r
 
 
-@kernel
-def _interpolated(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
-    """Sum, over relevant ranks, the best precision at this or a later rank."""
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0
-            hits = 0
-            for e in range(offsets[g], offsets[g + 1]):
-                if above[e] >= retrieved[g] or (cutoffs[k] > 0 and above[e] >= cutoffs[k]):
-                    break
-                if grade[e] >= rel:
-                    hits += 1
-            best = 0.0
-            e = offsets[g + 1] - 1
-            while hits > 0:
-                within = above[e] < retrieved[g] and (cutoffs[k] == 0 or above[e] < cutoffs[k])
-                if within and grade[e] >= rel:
-                    best = max(best, hits / (above[e] + 1))
-                    out[k, g] += best
-                    hits -= 1
-                e -= 1
+@inlined
+def _average_precision(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum the precisions at relevant ranks, and divide; see `expected_precisions`."""
+    total = 0.0
+    before = 0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        e, r = relevant_of_block(rows, options.rel, e, group.end)
+        if r == 0:
+            continue
+        m = ranks_in_sight(options, c, n)
+        if m <= 0:
+            break
+        if n == 1:
+            total += (before + 1) / (c + 1)
+        else:
+            step = options.summed[c + m] - options.summed[c]
+            later = (r - 1) / (n - 1) * (m - (c + 1) * step)
+            total += r / n * ((before + 1) * step + later)
+        before += r
+    return _mean_precision(total, group, options)
 
+
+@inlined
+def _mean_precision(total, group, options):  # type: ignore[no-untyped-def]
+    """Divide a sum of precisions as `over` says."""
+    below = group.relevant
+    if below == 0:
+        return np.nan
+    if options.parameters[0] == _MIN:
+        below = min(below, options.cutoff)
+    elif options.parameters[0] == _RETRIEVED:
+        below = max(group.hits, 1)
+    return at_most(total / below, 1.0)
+
+
+@inlined
+def _interpolated(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum, over relevant ranks, the best precision at this or a later rank."""
+    hits = 0
+    end = group.first
+    while end < group.end and ranks_in_sight(options, rows.above[end], 1) > 0:
+        if rows.above[end] >= group.retrieved:
+            break
+        hits += rows.grade[end] >= options.rel
+        end += 1
+    best = 0.0
+    total = 0.0
+    for e in range(end - 1, group.first - 1, -1):
+        if rows.grade[e] >= options.rel:
+            best = max(best, hits / (rows.above[e] + 1))
+            total += best
+            hits -= 1
+    return _mean_precision(total, group, options)
+
+
+_AVERAGE = GroupFunction(_average_precision)
+_INTERPOLATED = GroupFunction(_interpolated)
 
 ROUNDING = Param(
     "rounding",
@@ -170,35 +204,21 @@ _ELEVEN = tuple(level / 10 for level in range(11))
 
 
 class _InterpolatedBase(Measure):
-    """Base class: the best precision from some relevant row on."""
+    """Base class: the best precision at recall levels, averaged."""
 
     needs_relevant = True
     takes_cutoff = False
 
-    def levels(self) -> tuple[float, ...]:
-        """Return the recall levels that are averaged."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
     def has_expectation(self) -> bool:
         return False  # a maximum over ranks
 
-    def shared_key(self) -> Hashable:
-        return "interpolated precision", self.rel
+    def group_function(self) -> GroupFunction:
+        return _AT_LEVELS
 
-    @classmethod
-    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        rel = float(measures[0].rel)
-        relevant = ranking.relevant(rel)
-        points = sorted({(level, m.rounding) for m in measures for level in m.levels()})
-        needed = np.array([relevant_at(level, relevant, rounding) for level, rounding in points])
-        best = over_groups(_best_precisions, ranking, ranking.grade, rel, cutoffs=needed)
-        for m, out in zip(measures, outs, strict=True):
-            levels = m.levels()
-            out[:] = 0.0
-            for level in levels:
-                out += best[points.index((level, m.rounding))]
-            out /= len(levels)
-            out[relevant == 0] = np.nan
+    def numbers(self) -> tuple[float, ...]:
+        recall = self.option_values.get("recall", _ELEVEN)
+        levels = recall if isinstance(recall, tuple) else (float(recall),)
+        return self.rounding == "up", len(levels), *levels
 
 
 class InterpolatedPrecision(_InterpolatedBase):
@@ -238,9 +258,6 @@ class InterpolatedPrecision(_InterpolatedBase):
         if self.recall is None:
             raise MeasureError("IPrec needs a recall level in [0, 1], as in IPrec@0.1.")
 
-    def levels(self) -> tuple[float, ...]:
-        return (float(self.recall),)
-
 
 class ElevenPointPrecision(_InterpolatedBase):
     """IPrec11, the mean of IPrec at recall 0, 0.1, ... 1."""
@@ -252,54 +269,47 @@ class ElevenPointPrecision(_InterpolatedBase):
     options = (ROUNDING, REL, WEIGHT)
     aliases = ("eleven_point_average",)
 
-    def levels(self) -> tuple[float, ...]:
-        return _ELEVEN
+
+@inlined
+def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average the best precisions with at least the hits of each recall level."""
+    if group.relevant == 0:
+        return np.nan
+    up = options.parameters[0] != 0.0
+    levels = int(options.parameters[1])
+    total = 0.0
+    for k in range(levels):
+        needed = _relevant_at(options.parameters[2 + k], group.relevant, up)
+        total += _best_precision(group, rows, options.rel, needed)
+    return total / levels
 
 
-def relevant_at(recall: float, relevant: np.ndarray, rounding: str) -> np.ndarray:
-    """Compute the relevant rows that reach a recall level.
-
-    Parameters
-    ----------
-    recall : float
-        In [0, 1].
-    relevant : ndarray of int64, shape (groups,)
-        R of each group.
-    rounding : str
-        ``"nearest"`` or ``"up"``, see `ROUNDING`.
-
-    Returns
-    -------
-    ndarray of int64, shape (groups,)
-    """
+@inlined
+def _relevant_at(recall, relevant, up):  # type: ignore[no-untyped-def]
+    """Return the relevant rows that reach a recall level; see `ROUNDING`."""
     exact = recall * relevant
-    if rounding == "up":
-        return np.floor(exact + 0.9).astype(np.int64)
+    if up:
+        return np.int64(np.floor(exact + 0.9))
     # Not floor(x + 0.5): the sum itself may round up to the next integer.
     floor = np.floor(exact)
-    return floor.astype(np.int64) + (exact - floor >= 0.5)
+    return np.int64(floor) + (exact - floor >= 0.5)
 
 
-@kernel
-def _best_precisions(offsets, above, size, retrieved, needed, grade, rel, out):  # type: ignore[no-untyped-def]
-    """Find the best precision with at least the needed hits."""
-    for g in range(offsets.shape[0] - 1):
-        for k in range(needed.shape[0]):
-            out[k, g] = 0.0
-        hits = 0
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] < retrieved[g] and grade[e] >= rel:
-                hits += 1
-        best = 0.0
-        e = offsets[g + 1] - 1
-        while hits > 0:
-            if above[e] < retrieved[g] and grade[e] >= rel:
-                best = max(best, hits / (above[e] + 1))
-                for k in range(needed.shape[0]):
-                    if max(needed[k, g], 1) == hits:
-                        out[k, g] = best
-                hits -= 1
-            e -= 1
+@inlined
+def _best_precision(group, rows, rel, needed):  # type: ignore[no-untyped-def]
+    """Find the best precision with at least the needed hits, at least 1."""
+    best = 0.0
+    hits = group.hits
+    e = group.end
+    while hits >= max(needed, 1):
+        e -= 1
+        if rows.above[e] < group.retrieved and rows.grade[e] >= rel:
+            best = max(best, hits / (rows.above[e] + 1))
+            hits -= 1
+    return best
+
+
+_AT_LEVELS = GroupFunction(_at_levels)
 
 
 class QMeasure(PositiveGain):
@@ -322,69 +332,68 @@ class QMeasure(PositiveGain):
     )
     aliases = ("QMeasure", "Q_measure")
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        gains = self.gains(ranking)
-        ideal = ranking.descending(self.gain_key(), gains)
-        return over_groups(_blended, ranking, gains, ideal, float(self.beta), cutoffs=cutoffs)
+    best_gains = "judged"
+
+    def group_function(self) -> GroupFunction:
+        return _BLENDED
+
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.beta),)
 
 
-@kernel
-def _blended(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, gain, ideal_gain, beta, out
-):
-    """Sum the expected blended ratios over tie blocks.
+@inlined
+def _blended(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average the expected blended ratios over tie blocks.
 
     A block of n rows has r rows with a gain, of total gain S, below A such rows of gain G. Its i-th
     rank has a row with a gain with probability r/n. Expected hits and gains up to it, summed over
     the r rows, are r (A + 1 + (i - 1)(r - 1)/(n - 1)) and r G + S + (i - 1)(r - 1) S/(n - 1).
     """
-    for g in range(offsets.shape[0] - 1):
-        first = offsets[g]
-        end = offsets[g + 1]
-        relevant = 0
-        while first + relevant < end and ideal_gain[first + relevant] > 0.0:
-            relevant += 1
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0 if relevant > 0 else np.nan
-        if relevant == 0:
+    relevant = 0
+    while group.first + relevant < group.end and rows.best[group.first + relevant] > 0.0:
+        relevant += 1
+    if relevant == 0:
+        return np.nan
+    beta = options.parameters[0]
+    value = 0.0
+    ideal_ranks = 0
+    ideal = 0.0
+    hits = 0
+    gained = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        r = 0
+        total = 0.0
+        while e < group.end and rows.above[e] == c:
+            if rows.gain[e] > 0.0:
+                r += 1
+                total += rows.gain[e]
+            e += 1
+        if r == 0:
             continue
-        ideal_ranks = 0
-        ideal = 0.0
-        hits = 0
-        gained = 0.0
-        e = first
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            r = 0
-            total = 0.0
-            while e < end and above[e] == c:
-                if gain[e] > 0.0:
-                    r += 1
-                    total += gain[e]
-                e += 1
-            if r == 0:
-                continue
-            for i in range(1, n + 1):
-                rank = c + i
-                while ideal_ranks < rank and ideal_ranks < relevant:
-                    ideal += ideal_gain[first + ideal_ranks]
-                    ideal_ranks += 1
-                before = 0.0
-                if n > 1:
-                    before = (i - 1.0) * (r - 1.0) / (n - 1.0)
-                of_hits = r * (hits + 1.0 + before)
-                of_gains = r * gained + total * (1.0 + before)
-                term = (of_hits + beta * of_gains) / n / (rank + beta * ideal)
-                for k in range(cutoffs.shape[0]):
-                    if cutoffs[k] == 0 or rank <= cutoffs[k]:
-                        out[k, g] += term
-            hits += r
-            gained += total
-        for k in range(cutoffs.shape[0]):
-            ranks = relevant if cutoffs[k] == 0 else min(cutoffs[k], relevant)
-            out[k, g] /= ranks
+        ranks = ranks_in_sight(options, c, n)
+        if ranks <= 0:
+            break
+        for i in range(1, ranks + 1):
+            rank = c + i
+            while ideal_ranks < min(rank, relevant):
+                ideal += rows.best[group.first + ideal_ranks]
+                ideal_ranks += 1
+            before = 0.0
+            if n > 1:
+                before = (i - 1.0) * (r - 1.0) / (n - 1.0)
+            of_hits = r * (hits + 1.0 + before)
+            of_gains = r * gained + total * (1.0 + before)
+            value += (of_hits + beta * of_gains) / n / (rank + beta * ideal)
+        hits += r
+        gained += total
+    value /= relevant if options.cutoff == 0 else min(options.cutoff, relevant)
+    return at_most(value, 1.0) if value == value else np.inf
 
+
+_BLENDED = GroupFunction(_blended)
 
 #: Rules for the area at a threshold: the precision there, the mean of both ends, or the exact
 #: integral between them.

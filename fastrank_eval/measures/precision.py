@@ -7,12 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from fastrank_eval._lib.arguments import number, one_of
-from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
-from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant, over_groups
-from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant
 from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
@@ -247,12 +244,52 @@ def _success(group, rows, options):  # type: ignore[no-untyped-def]
     return 0.0
 
 
+@inlined
+def _set_average_precision(group, rows, options):  # type: ignore[no-untyped-def]
+    if group.relevant == 0:
+        return np.nan
+    below = group.retrieved * group.relevant
+    return np.float64(group.hits) * group.hits / below if below > 0 else 0.0
+
+
+@inlined
+def _utility(group, rows, options):  # type: ignore[no-untyped-def]
+    worth = options.parameters
+    missed = group.relevant - group.hits
+    return (
+        worth[0] * group.hits
+        + worth[1] * (group.retrieved - group.hits)
+        + worth[2] * missed
+        + worth[3] * (group.rows - group.retrieved - missed)
+    )
+
+
+@inlined
+def _retrieved_rows(group, rows, options):  # type: ignore[no-untyped-def]
+    return np.float64(group.retrieved)
+
+
+@inlined
+def _relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
+    return np.float64(group.relevant)
+
+
+@inlined
+def _relevant_retrieved_rows(group, rows, options):  # type: ignore[no-untyped-def]
+    return np.float64(group.hits)
+
+
 _FUNCTIONS = {
     "P": GroupFunction(_precision),
     "R": GroupFunction(_recall),
     "F": GroupFunction(_f),
     "Rprec": GroupFunction(_r_precision),
     "RelP": GroupFunction(_relative_precision),
+    "SetAP": GroupFunction(_set_average_precision),
+    "Utility": GroupFunction(_utility),
+    "NumRet": GroupFunction(_retrieved_rows),
+    "NumRel": GroupFunction(_relevant_rows),
+    "NumRelRet": GroupFunction(_relevant_retrieved_rows),
 }
 _SUCCESS = GroupFunction(_success)
 
@@ -326,6 +363,9 @@ class _OfSet(Measure):
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
     takes_cutoff = False
 
+    def group_function(self) -> GroupFunction:
+        return _FUNCTIONS[self.name]
+
 
 class SetAveragePrecision(_OfSet):
     """SetAP, precision times recall of the retrieved rows; 0 without any."""
@@ -336,12 +376,6 @@ class SetAveragePrecision(_OfSet):
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
     aliases = ("set_map",)
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        hits = ranking.relevant_retrieved(self.rel).astype(np.float64)
-        relevant = ranking.relevant(self.rel).astype(np.float64)
-        value = ratio(hits * hits, ranking.retrieved * relevant, 0.0)
-        return np.where(relevant > 0, value, np.nan)
 
 
 class SetUtility(_OfSet):
@@ -376,15 +410,8 @@ class SetUtility(_OfSet):
     def empty_is_known(self) -> bool:
         return bool(self.nonrel_ret == 0 and self.nonrel_missed == 0)
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        hits = ranking.relevant_retrieved(self.rel)
-        missed = ranking.relevant(self.rel) - hits
-        return (
-            float(self.rel_ret) * hits
-            + float(self.nonrel_ret) * (ranking.retrieved - hits)
-            + float(self.rel_missed) * missed
-            + float(self.nonrel_missed) * (ranking.rows - ranking.retrieved - missed)
-        )
+    def numbers(self) -> tuple[float, ...]:
+        return self.rel_ret, self.nonrel_ret, self.rel_missed, self.nonrel_missed
 
 
 class _Count(_OfSet):
@@ -408,9 +435,6 @@ class RetrievedRows(_Count):
     def empty_is_known(self) -> bool:
         return False
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return ranking.retrieved.astype(np.float64)
-
 
 class RelevantRows(_Count):
     """NumRel, the relevant rows, retrieved or not, summed over groups."""
@@ -422,9 +446,6 @@ class RelevantRows(_Count):
     reference = "Buckley, trec_eval: num_rel"
     aliases = ("num_rel",)
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return ranking.relevant(self.rel).astype(np.float64)
-
 
 class RelevantRetrievedRows(_Count):
     """NumRelRet, the relevant rows that have a score, summed over groups."""
@@ -434,9 +455,6 @@ class RelevantRetrievedRows(_Count):
     formula = "hits"
     reference = "Buckley, trec_eval: num_rel_ret"
     aliases = ("num_rel_ret",)
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return ranking.relevant_retrieved(self.rel).astype(np.float64)
 
 
 class ReciprocalRank(Measure):
@@ -490,37 +508,37 @@ class BinaryLaggingGain(Measure):
     needs_relevant = True
     takes_cutoff = False
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        rel = float(self.rel)
-        table = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
-        summed = over_groups(_expected_lag, ranking, ranking.grade, rel, *table)
-        return ratio(summed, ranking.relevant(rel))
+    def group_function(self) -> GroupFunction:
+        return _LAG
+
+    def discounts(self) -> tuple[str, float]:
+        return "log2", 0.0
 
 
-@kernel
-def _expected_lag(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, grade, rel, discount, summed, out
-):
-    """Sum the expected discounts of relevant rows.
+@inlined
+def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average the expected discounts of relevant rows.
 
     Of the z other rows of a block, 0 to z come before a relevant row, equally likely.
     """
-    for g in range(offsets.shape[0] - 1):
-        total = 0.0
-        before = 0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            e, r = count_relevant(above, grade, rel, e, end)
-            if r == 0:
-                continue
-            others = c - before
-            levels = n - r + 1
-            if levels == 1:
-                total += r * discount[others]
-            else:
-                total += r * ((summed[others + levels] - summed[others]) / levels)
-            before += r
-        out[g] = total
+    if group.relevant == 0:
+        return np.nan
+    total = 0.0
+    before = 0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        others = rows.above[e] - before
+        levels = rows.size[e] + 1
+        e, r = relevant_of_block(rows, options.rel, e, group.end)
+        levels -= r
+        if r == 0:
+            continue
+        if levels == 1:
+            total += r * options.discount[others]
+        else:
+            total += r * ((options.summed[others + levels] - options.summed[others]) / levels)
+        before += r
+    return at_most(total / group.relevant, 1.0)
+
+
+_LAG = GroupFunction(_binary_lagging_gain)
