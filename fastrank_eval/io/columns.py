@@ -460,11 +460,12 @@ class PlanColumns:
     def for_plan(self, plan: int, columns: Columns) -> Columns:
         """Select the arrays of a plan, without keys; plans share arrays."""
         arrays, roles = columns.arrays, self.roles[plan]
-        return columns._replace(
-            keys=(),
-            arrays=tuple([None if at == _ABSENT else arrays[at] for at in self.indices[plan]]),
-            item=None if roles.item is None else columns.item,
-            models=len(roles.scores),
+        return Columns(
+            *(columns.first_row, columns.rows, ()),
+            tuple([None if at == _ABSENT else arrays[at] for at in self.indices[plan]]),
+            None if roles.item is None else columns.item,
+            columns.row_numbers,
+            len(roles.scores),
         )
 
     def keep(self, plans: Iterable[int], columns: Columns) -> Columns:

@@ -383,7 +383,7 @@ class RowReader:
         self, rows: int, slice_rows: int | None = None, edge: Edge | None = None
     ) -> Iterator[WorkBatch]:
         """Divide all rows, peeked ones included, among threads; see `split_batches`."""
-        parts = split_batches(self._unread_batches(), rows, slice_rows, edge)
+        parts = split_batches(self._unread_batches(), rows, slice_rows, edge, self.rows)
         return join_batches(self._report_rows(parts), rows)
 
     def _unread_batches(self) -> Iterator[Batch]:
@@ -474,18 +474,16 @@ class WorkBatch(NamedTuple):
     batches : list of (pyarrow.RecordBatch or UnreadBatch)
     first_row : int
         Number of their first row in the input.
+    num_rows : int
+        Number of their rows.
     whole : bool
         Whether they begin and end where groups do; False where it is not known.
     """
 
     batches: list[Batch]
     first_row: int
+    num_rows: int
     whole: bool = False
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return sum(batch.num_rows for batch in self.batches)
 
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, UnreadBatch, WorkBatch)
@@ -494,7 +492,11 @@ Edge: TypeAlias = Callable[[pa.RecordBatch, int], int]
 
 
 def split_batches(
-    batches: Iterable[Batch], rows: int, slice_rows: int | None = None, edge: Edge | None = None
+    batches: Iterable[Batch],
+    rows: int,
+    slice_rows: int | None = None,
+    edge: Edge | None = None,
+    every_row: int | None = None,
 ) -> Iterator[WorkBatch]:
     """Split long batches to about `rows` rows.
 
@@ -508,6 +510,8 @@ def split_batches(
         Rows of a slice of a batch in memory, without a copy; by default `rows`.
     edge : callable, optional
         Lengthens slices until they end where a group does.
+    every_row : int, optional
+        Rows of all batches, if known.
     """
     first_row, slice_rows = 0, slice_rows or rows
     for batch in batches:
@@ -515,7 +519,7 @@ def split_batches(
             for unread in batch.split_evenly(rows):
                 short = 2 * unread.num_rows <= 3 * rows
                 for part in [unread] if short else read_batches([unread], rows):
-                    yield WorkBatch([part], first_row)
+                    yield WorkBatch([part], first_row, part.num_rows)
                     first_row += part.num_rows
             continue
         first, end = 0, batch.num_rows
@@ -523,8 +527,10 @@ def split_batches(
             last = min(first + slice_rows, end)
             if edge is not None and last < end:
                 last = edge(batch, last)
-            whole = edge is not None and first > 0 and last < end
-            yield WorkBatch([batch.slice(first, last - first)], first_row + first, whole)
+            begins = first > 0 or first_row == 0
+            whole = edge is not None and begins and (last < end or first_row + end == every_row)
+            rows_here = last - first
+            yield WorkBatch([batch.slice(first, rows_here)], first_row + first, rows_here, whole)
             first = last
         first_row += end
 
@@ -534,21 +540,26 @@ def join_batches(parts: Iterable[WorkBatch], rows: int) -> Iterator[WorkBatch]:
 
     A batch of half the size stays alone: joining it would cost more than it saves.
     """
-    first_row = short_rows = 0
-    short: list[Batch] = []
+    short: list[WorkBatch] = []
+    short_rows = 0
     for part in parts:
         long = 2 * part.num_rows >= rows
         if short and (long or short_rows + part.num_rows > rows):
-            yield WorkBatch(short, first_row)
+            yield _joined(short, short_rows)
             short, short_rows = [], 0
         if long:
             yield part
-            continue
-        first_row = first_row if short else part.first_row
-        short += part.batches
-        short_rows += part.num_rows
+        else:
+            short.append(part)
+            short_rows += part.num_rows
     if short:
-        yield WorkBatch(short, first_row)
+        yield _joined(short, short_rows)
+
+
+def _joined(parts: list[WorkBatch], rows: int) -> WorkBatch:
+    if len(parts) == 1:
+        return parts[0]
+    return WorkBatch([batch for part in parts for batch in part.batches], parts[0].first_row, rows)
 
 
 def read_batch(batches: list[Batch]) -> list[pa.RecordBatch]:
