@@ -36,7 +36,7 @@ def evaluate_chunk(
     totals: Totals,
     name: Callable[[int], str],
     keys: Callable[[np.ndarray], Keys] | None = None,
-) -> GroupValues:
+) -> GroupValues | None:
     """Rank whole groups, compute every measure and add to the totals.
 
     Parameters
@@ -53,8 +53,8 @@ def evaluate_chunk(
 
     Returns
     -------
-    GroupValues
-        Empty unless ``plan.per_group``.
+    GroupValues or None
+        None unless ``plan.per_group``.
     """
     if chunk.grouped and chunk.columns.item is not None:
         _refuse_repeated_items(chunk, chunk.columns.item, name)
@@ -62,7 +62,7 @@ def evaluate_chunk(
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     rows = chunk.starts[1:] - chunk.starts[:-1]
-    values = GroupValues.empty(rows, plan)
+    values = GroupValues.empty(rows, plan) if plan.per_group else None
     codes = _slice_codes(chunk, plan, labels, rows)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
@@ -77,7 +77,7 @@ def evaluate_chunk(
     if additions[0].sums is not totals.overall and any(map(len, units.others)):
         additions.append(Addition(totals.overall, totals.tally(0), units.others))
     measure_chunk(chunk, plan, labels, additions, totals.overall_states, name, group_values=values)
-    if plan.per_group:
+    if values is not None:
         values.positives = labels.relevant_of_each(1.0)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys)
@@ -194,7 +194,7 @@ def measure_chunk(
             measured = program.measure(ranking, every_row, model, in_slices, group_weights, name)
             counts = frozen(ranking.rows.view()), frozen(ranking.relevant(1.0).view())
             groups = RankedGroups(chunk.starts, *counts, ranking.ranked_groups)
-            if group_values is not None and plan.per_group:
+            if group_values is not None:
                 group_values.put(plan, model, groups, measured)
             models.append((groups, measured))
         rows.append(scored)

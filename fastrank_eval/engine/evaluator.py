@@ -299,7 +299,7 @@ class Evaluator:
     def _evaluate(
         self, p: int, chunk: Chunk, keys: Callable[[Groups], Keys]
     ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
-        """Evaluate the rows that a plan does not drop; None if it drops all."""
+        """Evaluate the rows that a plan does not drop; None if it keeps no values of groups."""
         plan, groups = self.plans[p], None
         if plan.roles.drops_rows:
             chunk, groups, left_out = chunk.kept(plan.roles)
@@ -317,7 +317,7 @@ class Evaluator:
             return key_text(keys_at_groups(np.array([group])), plan.roles.keys, 0)
 
         values = evaluate_chunk(chunk, plan, self.totals[p].get(), name, keys_at_groups)
-        return chunk, groups, values
+        return None if values is None else (chunk, groups, values)
 
     def finish(self, results: Sequence[Sequence[GroupResults]]) -> list[PlanTotals]:
         """Merge the totals of all threads.

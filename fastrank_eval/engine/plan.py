@@ -262,7 +262,6 @@ class GroupValues:
     @classmethod
     def empty(cls, rows: np.ndarray, plan: Plan) -> GroupValues:
         """Make values for groups of so many rows, as if none of them were ranked."""
-        rows = rows[: None if plan.per_group else 0]
         groups = len(rows)
         values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
         for m, measure in enumerate(plan.measures):

@@ -113,6 +113,7 @@ class Program:
         self._of_grades: dict[bytes, GradedGains] = {}
         self._tables: tuple[np.ndarray, np.ndarray] = np.zeros((1, 0)), np.zeros((1, 1))
         self._supported = np.inf, -np.inf
+        self._selections: dict[tuple[bool, bool | None], np.ndarray] = {}
 
     def _fill(self, measure: Measure, line: np.ndarray) -> None:
         """Write where the loop of a measure finds its numbers."""
@@ -218,15 +219,23 @@ class Program:
             _room(f"reasons {model}", len(self.measures), ranking.groups, np.uint8),
             _room(f"weights {model}", len(self._kinds), ranking.groups),
         )
-        wanted = np.array([m.in_slices or not in_slices for m in self.measures])
-        if every_row is None:
-            self._measure(ranking, wanted, measured, columns, name)
-            return measured
         for one, of_every_row in ((ranking, False), (every_row, True)):
-            selected = np.array([m.ranks_every_row == of_every_row for m in self.measures])
-            if selected.any():
-                self._measure(one, wanted & selected, measured, columns, name)
+            if one is not None:
+                kind = None if every_row is None else of_every_row
+                self._measure(one, self._selected(in_slices, kind), measured, columns, name)
         return measured
+
+    def _selected(self, in_slices: bool, of_every_row: bool | None) -> np.ndarray:
+        """Mark the measures of slices alone, and those that rank every row, or do not."""
+        key = in_slices, of_every_row
+        if key not in self._selections:
+            self._selections[key] = np.array(
+                [
+                    (m.in_slices or not in_slices) and of_every_row in (None, m.ranks_every_row)
+                    for m in self.measures
+                ]
+            )
+        return self._selections[key]
 
     def _measure(
         self,
@@ -251,7 +260,7 @@ class Program:
         of_rows: Sequence[np.ndarray] = (_NO_NUMBERS,) * 4
         if row_weights is not None:
             of_zeros = row_weights.zeros_above, row_weights.zeros_tied, row_weights.zeros
-            of_rows = [*map(_frozen_view, (row_weights.labelled, *of_zeros))]
+            of_rows = [*map(frozen, (row_weights.labelled, *of_zeros))]
         graded, codes = self._graded(ranking)
         gains = _room("gains", len(self._gains), entries)
         if graded is None:
@@ -266,7 +275,7 @@ class Program:
             selected, self._addresses, self._lines, self._numbers, self._policies, self._codes,
             self._geometric, self._rel_table, self._kind_table, self._best_table,
             self._only_relevant, row_weights is not None, ranking.unretrieved_relevant,
-            *map(_frozen_view, (
+            *map(frozen, (
                 ranking.offsets, ranking.rows, ranking.retrieved, ranking.above, ranking.size,
                 ranking.block_above, ranking.block_size, ranking.grade,
             )),
@@ -351,7 +360,7 @@ class Program:
             grades, numbers = ranking.grades
             if numbers is None:
                 return None, codes
-            codes = _frozen_view(numbers)
+            codes = frozen(numbers)
         key = grades.tobytes()
         graded = self._of_grades.get(key)
         if graded is None:
@@ -413,10 +422,6 @@ def _as_number(policy: Any) -> float:
 
 def _all_or(groups: np.ndarray | None) -> Any:
     return slice(None) if groups is None else groups
-
-
-def _frozen_view(values: np.ndarray) -> np.ndarray:
-    return frozen(values.view())
 
 
 def _room(use: str, lines: int, length: int, dtype: Any = np.float64) -> np.ndarray:
