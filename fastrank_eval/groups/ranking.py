@@ -28,11 +28,9 @@ from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
     blocks_descend,
-    decode,
     encode_few,
     order_by_score,
     sort_blocks,
-    sort_codes,
     sum_weights_of_negatives,
 )
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
@@ -266,36 +264,6 @@ class Ranking:
             self.cache[key] = compute()
         return self.cache[key]
 
-    def cached_for_models(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that all models share.
-
-        No bit of it may depend on a score.
-        """
-        # A model that left rows without a score has its own labels.
-        return self.labels.cached(key, compute)
-
-    def cached_by_grade(
-        self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]
-    ) -> np.ndarray:
-        """Return a number for each labelled row that depends on its grade alone.
-
-        Models share it if all grades are equal, because their labelled rows differ in order only.
-        """
-        shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
-
-        def values() -> np.ndarray:
-            grades, codes = self.grades
-            of_grades = compute(grades)
-            if of_grades is grades:
-                return self.grade
-            if codes is None:
-                return of_grades
-            out = np.empty(len(codes))
-            decode(codes, of_grades, out)
-            return out
-
-        return shared(key, values)
-
     @cached_property
     def grades(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The distinct grades, and the code of each row's; see `sort.encode_few`."""
@@ -329,18 +297,6 @@ class Ranking:
     def intent_ranking(self) -> IntentRanking:
         """Return the ranks of rows that cover subtopics."""
         return cast(IntentRanking, self.intents)
-
-    def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
-        """Sort `values` of labelled rows in each group, descending.
-
-        The values depend on grades alone. The thread's next call may overwrite the result.
-        """
-        distinct, codes = encode_few(values)
-        if codes is not None:
-            return sort_codes(self.offsets, distinct, codes)
-        return self.cached_for_models(
-            ("descending", key), lambda: values[order_by_score(values, self.offsets)]
-        )
 
 
 def ranking_in_row_order(scored: Scored) -> Ranking:

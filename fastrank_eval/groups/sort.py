@@ -134,33 +134,6 @@ def _encode(bits, slots, distinct, codes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def decode(codes, distinct, out):  # type: ignore[no-untyped-def]
-    """Write the value of each code."""
-    for i in range(codes.shape[0]):
-        out[i] = distinct[codes[i]]
-
-
-def sort_codes(offsets: np.ndarray, distinct: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Sort the values of each group, largest first, by counting codes.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (groups + 1,)
-        First value of each group, then the number of values.
-    distinct, codes : ndarray
-        As from `encode_few`.
-
-    Returns
-    -------
-    ndarray of float64, shape (values,)
-        The thread's next call overwrites it.
-    """
-    out, counts = scratch("sorted", len(codes), np.float64), np.zeros(len(distinct), np.int64)
-    sort_group_codes(offsets, codes, distinct, np.argsort(-distinct), counts, out)
-    return out
-
-
-@kernel
 def sort_group_codes(offsets, codes, distinct, descending, counts, out):  # type: ignore[no-untyped-def]
     """Sort the values of each group, by counts unless they are few."""
     for g in range(offsets.shape[0] - 1):

@@ -5,7 +5,7 @@ Discount gains by rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -171,10 +171,6 @@ class Gains(Measure):
         """Return a key of all options that the gains of labelled rows depend on."""
         return "gain", self.gain, self.keeps_negative()
 
-    def gains(self, ranking: Ranking) -> np.ndarray:
-        """Return the gain of each labelled row. float64, shape (labelled rows,)."""
-        return ranking.cached_by_grade(self.gain_key(), self.gains_of)
-
     def gains_of(self, grades: np.ndarray) -> np.ndarray:
         if isinstance(self.gain, tuple):
             named, gain = np.array(self.gain, np.float64).T
@@ -189,11 +185,6 @@ class Gains(Measure):
     @property
     def names_grades(self) -> bool:  # type: ignore[override]
         return isinstance(self.gain, tuple)
-
-    def has_gain(self, ranking: Ranking) -> np.ndarray:
-        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
-        total = np.append(0, np.cumsum(self.gains(ranking) > 0))
-        return total[ranking.offsets[1:]] > total[ranking.offsets[:-1]]
 
     def refuses(self, ties: str) -> str | None:
         if ties in ("best", "worst") and isinstance(self.gain, tuple):
@@ -237,9 +228,6 @@ class PositiveGain(Gains):
 
     def gains_of(self, grades: np.ndarray) -> np.ndarray:
         return np.maximum(super().gains_of(grades), 0.0)
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~self.has_gain(ranking)
 
 
 def _costs(gain: Any) -> bool:
