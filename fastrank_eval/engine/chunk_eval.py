@@ -69,8 +69,7 @@ def evaluate_chunk(
     positives = labels.relevant(1.0)
     for sums, tally, _, slices, clusters in additions:
         if chunk.grouped:
-            listed = chunk.starts if labels.ranked_groups is None else labels.ranked_groups
-            tally.count(chunk.starts, frozen(positives.view()), listed, slices)
+            tally.count(chunk.starts, positives, labels.ranked_groups, slices)
             sums.count_clusters(rows, slices, clusters, chunk.buckets)
         else:
             sums.count_rows(int(rows.sum()), int(positives.sum()))
@@ -192,7 +191,7 @@ def measure_chunk(
             else:
                 ranking = ranking_in_row_order(scored)
             measured = program.measure(ranking, every_row, model, in_slices, group_weights, name)
-            counts = frozen(ranking.rows.view()), frozen(ranking.relevant(1.0).view())
+            counts = ranking.rows, ranking.relevant(1.0)
             groups = RankedGroups(chunk.starts, *counts, ranking.ranked_groups)
             if group_values is not None:
                 group_values.put(plan, model, groups, measured)
@@ -362,7 +361,7 @@ def _add_divided_groups(
     labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
     addition = Addition(sums, tally, plan.units.of_slices, slices, clusters)
     measure_chunk(divided, plan, labels, [addition], None, name_in_slice, in_slices=True)
-    tally.count(divided.starts, frozen(labels.relevant_of_each(1.0).view()), slices, slices)
+    tally.count(divided.starts, labels.relevant(1.0), labels.ranked_groups, slices)
     sums.count_clusters(np.diff(divided.starts), slices, clusters, divided.buckets)
 
 

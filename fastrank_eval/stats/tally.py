@@ -172,8 +172,6 @@ class Measured(NamedTuple):
 class RankedGroups(NamedTuple):
     """The groups of a chunk, and which of them one model ranks.
 
-    The arrays are read-only.
-
     Parameters
     ----------
     starts : ndarray of int64, shape (groups + 1,)
@@ -215,8 +213,7 @@ class RankedGroups(NamedTuple):
             table[:, self.ranked] = of_ranked
         rows = np.diff(self.starts)
         rows[self.ranked] = self.rows
-        positives = frozen(self.spread(self.positives, 0))
-        all_ranked = RankedGroups(self.starts, frozen(rows), positives, None)
+        all_ranked = RankedGroups(self.starts, rows, self.spread(self.positives, 0), None)
         return all_ranked, Measured(values, reasons, weights)
 
 
@@ -274,16 +271,18 @@ class Tally:
             The slice of each group of the chunk; an empty array stands for the first slice.
         """
         number, start = measured.reasons.shape[1], 0
-        starts, rows, positives, ranked = groups
-        if self._added + len(starts) > _ADDITIONS:
+        count, ranked = len(groups.starts) - 1, groups.ranked
+        if self._added + count > _ADDITIONS:
             self._carry()
+        # Of one type: the kernel is compiled once.
+        listed = groups.starts if ranked is None else ranked
+        arrays = _views(groups.rows, groups.positives, groups.starts, listed, slices)
         order = scratch("tally: order", 3 * number).reshape(3, number)
         numbers = scratch("tally: numbers", 7 * number, np.float64).reshape(7, number)
         room = scratch("tally: room", 3 * BLOCK, np.float64).reshape(3, BLOCK)
         while start != _DONE:
             start = _add_groups(
-                lines, _ALL_FACTORS, *measured, *(base or measured), rows, positives, starts,
-                starts if ranked is None else ranked, slices, order, numbers,
+                lines, _ALL_FACTORS, *measured, *(base or measured), *arrays, order, numbers,
                 numbers.view(np.int64), room, room.view(np.int64), self._by_slice, self._counts,
                 self._pair_counts, self._columns, self._dropped, self._lowest, self._digits,
                 self._exponents, self._limits, start,
@@ -296,14 +295,14 @@ class Tally:
             elif start != _DONE:
                 self._ensure_digits(*self._limits[:2].tolist())
                 self._ensure_columns()
-        self._added += len(starts)
+        self._added += count
         return None
 
     def count(
         self,
         starts: np.ndarray,
         positives: np.ndarray,
-        listed: np.ndarray,
+        listed: np.ndarray | None,
         slices: np.ndarray = NO_SLICES,
     ) -> None:
         """Count the groups of a chunk, their rows and their positives.
@@ -313,15 +312,16 @@ class Tally:
         starts : ndarray of int64, shape (groups + 1,)
         positives : ndarray of int64, shape (listed groups,)
             Positives of the groups that may have some.
-        listed : ndarray of int64, shape (listed groups,)
-            These groups; not read if they are all.
+        listed : ndarray of int64, shape (listed groups,), or None
+            These groups; None: all.
         slices : ndarray of int64, shape (groups,), or (0,)
             As in `add`.
         """
-        needed = _count_groups(starts, positives, listed, slices, self._sizes[0])
+        arrays = _views(starts, positives, starts if listed is None else listed, slices)
+        needed = _count_groups(*arrays, self._sizes[0])
         if needed:
             self._ensure_slices(needed)
-            _count_groups(starts, positives, listed, slices, self._sizes[0])
+            _count_groups(*arrays, self._sizes[0])
 
     def _ensure_slices(self, slices: int) -> None:
         current = self._sizes.shape[1]
@@ -457,8 +457,7 @@ def add_groups(
     unit = Unit(m, 0, 0, 0 if weighted else -1, 0, True)
     units = Units([unit], len(states), None if pair is None else 0, nested)
     tally = Tally(units, units.all)
-    starts = frozen(np.arange(len(rows) + 1))
-    groups = RankedGroups(starts, frozen(rows.view()), frozen(positives.view()), None)
+    groups = RankedGroups(np.arange(len(rows) + 1), rows, positives, None)
     measured = []
     for value, weight in zip(values, weights, strict=True):
         of_weights = np.empty((0, len(rows))) if weight is None else np.array([weight], np.float64)
@@ -466,10 +465,15 @@ def add_groups(
             Measured(value[np.newaxis].copy(), np.isnan([value]).view(np.uint8), of_weights)
         )
     for lines, each in zip(units.all, measured, strict=True):
-        if tally.add(lines, groups, each, measured[0], frozen(slices.view())) is not None:
+        if tally.add(lines, groups, each, measured[0], slices) is not None:
             return False
     tally.add_to(None, SliceCounts(3), states, {} if pair is None else {1: pair}, ())
     return True
+
+
+def _views(*arrays: np.ndarray) -> list[np.ndarray]:
+    """View arrays as read-only ones."""
+    return [frozen(array.view()) for array in arrays]
 
 
 def _longer(array: np.ndarray, slices: int) -> np.ndarray:

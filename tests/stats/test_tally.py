@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastrank_eval.stats.tally
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.means import EQUAL_WITHIN, MeanState, PairedState
@@ -27,6 +28,7 @@ MEASURES = (
     *(Unit(0, 1, 0, -1, 0, True), Unit(2, 3, 2, 0, 1, True)),
     *(Unit(3, 0, 1, 1, 2, False), Unit(5, 2, 3, -1, 2, True)),
 )
+UNITS = Units(MEASURES, 3, 1)
 KINDS = ("shares", "near", "large", "small", "zeros", "any")
 
 
@@ -183,6 +185,58 @@ def test_tally__of_any_chunks__is_the_states_of_each_measure(
     seed: int, kind: str, groups: int, slices: int, left_out: float, sliced: bool
 ) -> None:
     chunks = list(draw_chunks(seed, kind, groups, slices, left_out))
-    tally = tallied(chunks, sliced, Units(MEASURES, 3, 1))
+    tally = tallied(chunks, sliced, UNITS)
     found = dict(States(tally).content(slices))
     assert found == dict(one_by_one(chunks, slices, sliced).content(slices))
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    kind=st.sampled_from(KINDS),
+    groups=st.sampled_from([1, 9, 40, 300]),
+    slices=st.sampled_from([1, 2, 9, 60]),
+)
+def test_slices_together__are_the_sums_of_all_rows(
+    seed: int, kind: str, groups: int, slices: int
+) -> None:
+    units = Units([unit for unit in MEASURES if unit.in_slices], 3, 1)
+    chunks = list(draw_chunks(seed, kind, groups, slices, 0.2))
+    of_slices, of_all = tallied(chunks, True, units), tallied(chunks, False, units)
+    together = dict(States(of_slices.of_all()).content(1))
+    assert together == dict(States(of_all).content(1))
+    # The slices stay as they are.
+    found = dict(States(of_slices).content(slices))
+    assert found == dict(States(tallied(chunks, True, units)).content(slices))
+
+
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS), sliced=st.booleans())
+def test_clusters__are_added_elsewhere__groups_are_counted_here(
+    seed: int, kind: str, sliced: bool
+) -> None:
+    chunks = list(draw_chunks(seed, kind, 40, 3, 0.2))
+    nested = States(tallied(chunks, sliced, Units(MEASURES, 3, 1, nested=True)))
+    plain = States(tallied(chunks, sliced, Units(MEASURES, 3, 1)))
+    for (name, found), (_, wanted) in zip(nested.content(3), plain.content(3), strict=False):
+        if name.endswith((" counts", " reasons", " dropped")):
+            assert found == wanted, name
+    assert all(not sums.digits.size for state in nested.means for sums in state._sums)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_sum_above_doubles__names_the_measure(wrong: float, weighted: bool) -> None:
+    unit = Unit(7, 0, 0, 0 if weighted else -1, 0, True)
+    units = Units([unit], 1)
+    values, reasons = np.array([[1.0, 1e300 if weighted else wrong]]), np.zeros((1, 2), np.uint8)
+    weights = np.array([[1.0, 1e300 if np.isfinite(wrong) else wrong]])
+    ones = np.ones(2, np.int64)
+    groups = RankedGroups(np.arange(3), ones, ones, None)
+    tally = Tally(units, units.all)
+    assert tally.add(units.all[0], groups, Measured(values, reasons, weights)) == 7
+
+
+def test_additions__are_carried_before_digits_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = dict(States(tallied(list(draw_chunks(5, "any", 40, 9, 0.2)), True, UNITS)).content(9))
+    monkeypatch.setattr(fastrank_eval.stats.tally, "_ADDITIONS", 1)
+    found = tallied(list(draw_chunks(5, "any", 40, 9, 0.2)), True, UNITS)
+    assert dict(States(found).content(9)) == whole
