@@ -61,25 +61,24 @@ def evaluate_chunk(
     if plan.buckets and keys is not None:
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
-    rows = chunk.starts[1:] - chunk.starts[:-1]
-    values = GroupValues.empty(rows, plan) if plan.per_group else None
-    codes = _slice_codes(chunk, plan, labels, rows)
+    values = GroupValues.empty(np.diff(chunk.starts), plan) if plan.per_group else None
+    codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
-    positives = labels.relevant(1.0)
+    positives, most = labels.relevant(1.0), 0
     for sums, tally, _, slices, clusters in additions:
         if chunk.grouped:
-            tally.count(chunk.starts, positives, labels.ranked_groups, slices)
-            sums.count_clusters(rows, slices, clusters, chunk.buckets)
+            most = tally.count(chunk.starts, positives, labels.ranked_groups, slices)
+            sums.count_clusters(chunk.starts, slices, clusters, chunk.buckets)
         else:
-            sums.count_rows(int(rows.sum()), int(positives.sum()))
+            sums.count_rows(chunk.columns.rows, int(positives.sum()))
     if additions[0].sums is not totals.overall and any(map(len, units.others)):
         additions.append(Addition(totals.overall, totals.tally(0), units.others))
     measure_chunk(chunk, plan, labels, additions, totals.overall_states, name, group_values=values)
     if values is not None:
         values.positives = labels.relevant_of_each(1.0)
     if keys is not None and chunk.grouped:
-        count_largest(chunk, plan, totals, keys)
+        count_largest(chunk, plan, totals, keys, most)
     totals.overall.count_negatives(labels.negatives)
     totals.soft += labels.soft
     if codes:
@@ -116,17 +115,19 @@ def _buckets(chunk: Chunk, keys: Callable[[np.ndarray], Keys], outer: int) -> np
 
 
 def count_largest(
-    chunk: Chunk, plan: Plan, totals: Totals, keys: Callable[[np.ndarray], Keys]
+    chunk: Chunk, plan: Plan, totals: Totals, keys: Callable[[np.ndarray], Keys], most: int
 ) -> None:
-    """Remember the largest cluster; by default a group is one."""
+    """Remember the largest cluster, by default a group of `most` rows."""
     starts, clusters, outer = chunk.starts, chunk.clusters, plan.roles.outer
-    rows = np.diff(starts if clusters is None else starts[clusters])
+    if clusters is not None:
+        starts = starts[clusters]
+        most = int(np.diff(starts).max(initial=0))
 
     def keys_of(indices: np.ndarray) -> Keys:
         return keys(indices if clusters is None else clusters[indices])[:outer]
 
     names = plan.roles.keys[:outer]
-    totals.largest = largest_in_chunk(totals.largest, rows, chunk.columns.rows, names, keys_of)
+    totals.largest = largest_in_chunk(totals.largest, starts, most, names, keys_of)
 
 
 def _refuse_repeated_items(chunk: Chunk, item: pa.Array, name: Callable[[int], str]) -> None:
@@ -268,13 +269,13 @@ class ThreadTotals:
         return first
 
 
-def _slice_codes(chunk: Chunk, plan: Plan, labels: Labels, rows: np.ndarray) -> list[np.ndarray]:
+def _slice_codes(chunk: Chunk, plan: Plan, labels: Labels) -> list[np.ndarray]:
     """Encode the slice of each group, or of each row, for each slicing."""
     if plan.slicings is None:
         return []
     columns, coded = len(plan.slicings.columns), chunk.columns.named_columns
     coded = coded[len(coded) - columns :]
-    return plan.slicings.codes(coded, rows, labels.relevant_of_each(1.0))
+    return plan.slicings.codes(coded, np.diff(chunk.starts), labels.relevant_of_each(1.0))
 
 
 def _add_slices(
@@ -362,7 +363,7 @@ def _add_divided_groups(
     addition = Addition(sums, tally, plan.units.of_slices, slices, clusters)
     measure_chunk(divided, plan, labels, [addition], None, name_in_slice, in_slices=True)
     tally.count(divided.starts, labels.relevant(1.0), labels.ranked_groups, slices)
-    sums.count_clusters(np.diff(divided.starts), slices, clusters, divided.buckets)
+    sums.count_clusters(divided.starts, slices, clusters, divided.buckets)
 
 
 def _add_to_pooled_states(

@@ -109,8 +109,8 @@ def larger(one: LargestGroup | None, other: LargestGroup | None) -> LargestGroup
 
 def largest_in_chunk(
     known: LargestGroup | None,
-    rows: np.ndarray,
-    all_rows: int,
+    starts: np.ndarray,
+    most: int,
     names: Sequence[str],
     keys: Callable[[np.ndarray], Keys],
 ) -> LargestGroup | None:
@@ -122,21 +122,21 @@ def largest_in_chunk(
     Parameters
     ----------
     known : LargestGroup or None
-    rows : ndarray of int64, shape (groups,)
-        Number of rows of each group.
-    all_rows : int
-        Their sum.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    most : int
+        Number of rows of the largest group.
     names : sequence of str
         Key columns.
     keys : callable
         Maps positions of groups to their keys.
     """
-    most = int(rows.max(initial=0))
+    groups, all_rows = len(starts) - 1, int(starts[-1])
     # n^2 sums to at least (sum of n)^2 / groups. More than needed, so that no rounding matters.
     enough = (_PARTS + 1) * most**2
-    if enough * len(rows) < all_rows**2 or (known is not None and most < known.rows):
+    if enough * groups < all_rows**2 or (known is not None and most < known.rows):
         return known
-    indices = np.flatnonzero(rows == most)
+    indices = np.flatnonzero(np.diff(starts) == most)
     if len(indices) > _PARTS:
         return known
     return larger(known, LargestGroup(most, partial(_first_key, names, keys(indices))))

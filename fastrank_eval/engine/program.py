@@ -165,7 +165,10 @@ class Program:
         return measured.values[line[_TERM]], weights
 
     def unit(self, line: int, empty: str | None) -> Unit:
-        """Tell where a measure's numbers are; `empty` is why unranked groups are left out."""
+        """Tell where a measure's numbers are.
+
+        `empty` is why unranked groups are left out.
+        """
         term, weight = self._lines[line, [_TERM, _WEIGHT]].tolist()
         number = self.code_of(empty) if empty else 0
         in_slices = self.measures[line].in_slices

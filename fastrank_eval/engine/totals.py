@@ -311,7 +311,7 @@ class Sums:
 
     def count_clusters(
         self,
-        rows: np.ndarray,
+        starts: np.ndarray,
         slices: np.ndarray,
         clusters: Clusters | None,
         buckets: np.ndarray | None,
@@ -320,7 +320,8 @@ class Sums:
 
         Parameters
         ----------
-        rows : ndarray of int64, shape (groups,)
+        starts : ndarray of int64, shape (groups + 1,)
+            First row of each group, then the number of rows.
         slices : ndarray of int64, shape (groups,), or (0,)
             The slice of each group.
         clusters : Clusters or None
@@ -329,9 +330,9 @@ class Sums:
             As in `Chunk`.
         """
         if buckets is not None:
-            self.buckets[""].add(0, rows, None, rows_of_buckets(buckets, slices))
+            self.buckets[""].add(0, np.diff(starts), None, rows_of_buckets(buckets, slices))
         if clusters is not None:
-            rows = clusters.count(rows)
+            rows = clusters.count(np.diff(starts))
             every = np.ones(len(rows), np.bool_)
             self._counts.add(_CLUSTERS, clusters.by_slice(every))
             self._sizes.add(np.stack([rows, np.square(rows)]), clusters.slices)

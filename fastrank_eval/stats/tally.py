@@ -1,4 +1,4 @@
-"""Add the groups of a chunk to the sums of all measures and slices at once.
+"""Add the groups of a chunk to the sums of all measures and slices.
 
 `ExactSums` adds the terms of one measure. A chunk has many measures, and few groups: one kernel
 adds them all, without Python in between. All terms share a window of digits. At the end of a run
@@ -304,8 +304,8 @@ class Tally:
         positives: np.ndarray,
         listed: np.ndarray | None,
         slices: np.ndarray = NO_SLICES,
-    ) -> None:
-        """Count the groups of a chunk, their rows and their positives.
+    ) -> int:
+        """Count groups, their rows and their positives; return the most rows.
 
         Parameters
         ----------
@@ -318,10 +318,11 @@ class Tally:
             As in `add`.
         """
         arrays = _views(starts, positives, starts if listed is None else listed, slices)
-        needed = _count_groups(*arrays, self._sizes[0])
-        if needed:
-            self._ensure_slices(needed)
-            _count_groups(*arrays, self._sizes[0])
+        most: int = _count_groups(*arrays, self._sizes[0])
+        if most < 0:
+            self._ensure_slices(-most)
+            most = _count_groups(*arrays, self._sizes[0])
+        return most
 
     def _ensure_slices(self, slices: int) -> None:
         current = self._sizes.shape[1]
@@ -486,9 +487,9 @@ def _longer(array: np.ndarray, slices: int) -> np.ndarray:
 
 @kernel
 def _count_groups(starts, positives, listed, slices, sizes):  # type: ignore[no-untyped-def]
-    """Count groups, rows, positives and powers.
+    """Count groups, rows, positives, powers; return the most rows of a group.
 
-    Nothing is counted if there are more slices than sizes; then their number is returned, else 0.
+    Nothing is counted if there are more slices than sizes; then their number is returned, below 0.
     """
     groups = starts.shape[0] - 1
     mask = (1 << 31) - 1
@@ -497,12 +498,13 @@ def _count_groups(starts, positives, listed, slices, sizes):  # type: ignore[no-
         for g in range(groups):
             most = max(most, slices[g])
         if most >= sizes.shape[0]:
-            return most + 1
+            return -1 - most
     all_listed = positives.shape[0] == groups
     for i in range(positives.shape[0]):
         g = i if all_listed else listed[i]
         sizes[slices[g] if slices.shape[0] > 0 else 0, 2] += positives[i]
     line = sizes[0]
+    largest = np.int64(0)
     for g in range(groups):
         if slices.shape[0] > 0:
             line = sizes[slices[g]]
@@ -521,7 +523,8 @@ def _count_groups(starts, positives, listed, slices, sizes):  # type: ignore[no-
         line[6] += (lower >> 31) + 2 * (middle & mask)
         line[7] += 2 * (middle >> 31) + (upper & mask)
         line[8] += upper >> 31
-    return 0
+        largest = max(largest, n)
+    return largest
 
 
 @kernel
@@ -539,7 +542,7 @@ def _add_groups(  # type: ignore[no-untyped-def]
     positives, starts, ranked, slices, order, numbers, bits, room, room_bits, by_slice, counts,
     pair_counts, columns, dropped, lowest, digits, exponents, limits, start,
 ):  # fmt: skip
-    """Add units from `start` on; return the first that lacks digits or columns.
+    """Add units from `start` on; return the first that needs more memory.
 
     If so, the first limits are the lowest and the highest digit that it and the rest need.
     """
@@ -644,7 +647,7 @@ def _add_groups(  # type: ignore[no-untyped-def]
 def _sort_groups(  # type: ignore[no-untyped-def]
     number, starts, ranked, slices, count, order, by_slice
 ):
-    """Sort ranked groups by slice, count the others; return the slices present."""
+    """Sort ranked groups by slice, count others; return the slices present."""
     groups = starts.shape[0] - 1
     absent = by_slice[_ABSENT]
     absent_rows = by_slice[_ABSENT_ROWS]
