@@ -25,8 +25,9 @@ from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.stats.tally import Measured, Unit
 
 #: Columns of a line: the least relevant grade, the gains, the gains in descending order, the
-#: discounts, the cutoff, the group weights (-1: none), and the line of the terms of the sum.
-_REL, _GAIN, _BEST, _TABLE, _CUTOFF, _WEIGHT, _TERM = range(7)
+#: discounts, the cutoff, the group weights (-1: none), the line of the terms of the sum, and which
+#: rows it reads: labelled rows, these and unjudged ones, or pairs of an intent and a row.
+_REL, _GAIN, _BEST, _TABLE, _CUTOFF, _WEIGHT, _TERM, _ROWS = range(8)
 #: How groups are weighted.
 _IMPRESSIONS, _POSITIVES, _PAIRS, _COLUMN = range(4)
 #: Reasons of every program; others follow.
@@ -89,7 +90,7 @@ class Program:
         self._kinds: list[tuple[int, int, bool, bool, str]] = []
         self._discounts: list[tuple[str, float]] = []
         self._deepest: list[int] = []
-        self._lines = np.zeros((len(self.measures), 7), np.int64)
+        self._lines = np.zeros((len(self.measures), 8), np.int64)
         terms = len(self.measures)
         for m, (measure, line) in enumerate(zip(self.measures, self._lines, strict=True)):
             line[_CUTOFF], line[_WEIGHT], line[_TERM] = (
@@ -118,6 +119,7 @@ class Program:
     def _fill(self, measure: Measure, line: np.ndarray) -> None:
         """Write where the loop of a measure finds its numbers."""
         line[_REL] = _index(self._rels, measure.rel_or_default)
+        line[_ROWS] = 2 if measure.needs_subtopics else measure.needs_judgments
         key, table = measure.gain_key(), measure.discounts()
         if key is not None:
             line[_GAIN] = _index(self._gains, key)
@@ -183,6 +185,12 @@ class Program:
     def _addresses(self) -> np.ndarray:
         """The address of each loop, 0 of measures in Python."""
         return np.array([0 if f is None else f.loop.address for f in self._functions], np.int64)
+
+    @cached_property
+    def _with_ideals(self) -> list[int]:
+        """Lines of the measures that have ideals."""
+        given = [type(measure).ideals is not Measure.ideals for measure in self.measures]
+        return np.flatnonzero(given).tolist()
 
     @cached_property
     def _in_python(self) -> list[list[int]]:
@@ -255,36 +263,39 @@ class Program:
             lines = [m for m in lines if selected[m]]
             if lines:
                 self._compute(ranking, lines, values, reasons, name)
+        for m in self._with_ideals:
+            if selected[m]:
+                values[m] = self.measures[m].ideals(ranking)
         for w, (kind, _, _, _, column) in enumerate(self._kinds):
             if kind == _COLUMN:
                 weights[w] = columns[column][_all_or(ranking.ranked_groups)]
-        groups, entries, rels = ranking.groups, len(ranking.grade), len(self._rels)
+        groups, entries, rels = ranking.groups, ranking.entries, len(self._rels)
         row_weights = ranking.weights
         of_rows: Sequence[np.ndarray] = (_NO_NUMBERS,) * 4
         if row_weights is not None:
             of_zeros = row_weights.zeros_above, row_weights.zeros_tied, row_weights.zeros
             of_rows = [*map(frozen, (row_weights.labelled, *of_zeros))]
         graded, codes = self._graded(ranking)
-        gains = _room("gains", len(self._gains), entries)
+        gains = _room("gains", len(self._gains), len(ranking.grade))
         if graded is None:
             for k, measure in enumerate(self._gain_measures):
                 gains[k] = measure.gains_of(ranking.grade)
             graded = GradedGains(np.empty((len(gains), 0)), np.empty((len(gains), 0), np.int64))
         deepest = 1
         if any(f is not None and f.uses_scratch for f in self._functions):
-            deepest = int(ranking.size.max(initial=1)) + 1
+            deepest = int(ranking.rows.max(initial=1)) + 1
         error = np.zeros(4, np.int64)
         _run(
             selected, self._addresses, self._lines, self._numbers, self._policies, self._codes,
             self._geometric, self._rel_table, self._kind_table, self._best_table,
             self._only_relevant, row_weights is not None, ranking.unretrieved_relevant,
             *map(frozen, (
-                ranking.offsets, ranking.rows, ranking.retrieved, ranking.above, ranking.size,
-                ranking.block_above, ranking.block_size, ranking.grade,
+                ranking.rows, ranking.retrieved, ranking.block_above, ranking.block_size, *entries,
+                *(ranking.judged or entries), *(ranking.covering or entries),
             )),
             *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(ranking),
             _room("counts", 2 * rels, groups, np.int64), gains,
-            _room("best", len(self._bests), entries), weights, values, reasons,
+            _room("best", len(self._bests), len(ranking.grade)), weights, values, reasons,
             _room("ranks", 1, deepest)[0], np.zeros(256, np.int64), error,
         )  # fmt: skip
         if error[0]:
@@ -473,12 +484,19 @@ def too_large(measure: Measure) -> MeasureError:
 def _run(  # type: ignore[no-untyped-def]
     selected, addresses, lines, numbers, policies, codes, geometric, rels, kinds, bests,
     only_relevant, weighted, unretrieved,
-    offsets, rows, retrieved, above, size, block_above, block_size, grade,
+    rows, retrieved, block_above, block_size, offsets, above, size, grade,
+    judged_offsets, judged_above, judged_size, judged_grade,
+    covering_offsets, covering_above, covering_size, covering_grade,
     weight, zeros_above, zeros_tied, zeros, grade_codes, graded, descending, discounts, summed,
     counts, gains, best, weights, values, reasons, ranks, room, error,
 ):  # fmt: skip
     """Compute the selected measures, apply the policies, and weigh the groups."""
     groups = rows.shape[0]
+    lists = (
+        (offsets, above, size, grade),
+        (judged_offsets, judged_above, judged_size, judged_grade),
+        (covering_offsets, covering_above, covering_size, covering_grade),
+    )
     _count_relevant(offsets, block_above, retrieved, grade, rels, unretrieved, counts)
     _fill_gains(grade_codes, graded, gains)
     for b in range(bests.shape[0]):
@@ -504,11 +522,13 @@ def _run(  # type: ignore[no-untyped-def]
         if addresses[m] != 0:
             of_rel = line[_REL]
             table = line[_TABLE]
+            list_offsets, list_above, list_size, list_grade = lists[line[_ROWS]]
             call_by_address(
                 addresses[m],
                 (
-                    offsets, rows, retrieved, counts[of_rel], counts[rels.shape[0] + of_rel],
-                    zeros, above, size, block_above, block_size, grade,
+                    list_offsets, rows, retrieved, counts[of_rel],
+                    counts[rels.shape[0] + of_rel], zeros, list_above, list_size, block_above,
+                    block_size, list_grade,
                     gains[line[_GAIN]] if gains.shape[0] > 0 else grade,
                     best[line[_BEST]] if best.shape[0] > 0 else grade,
                     weight, zeros_above, zeros_tied, line[_CUTOFF], rels[of_rel], numbers[m],

@@ -86,49 +86,74 @@ class SubtopicRows:
         return frozen(np.concatenate([[0], np.cumsum(self.subtopics)]))
 
     @cached_property
-    def rows(self) -> np.ndarray:
-        """Number of rows that cover each intent, retrieved or not.
+    def pairs(self) -> np.ndarray:
+        """Offsets of the pairs of each intent: one for each row that covers it.
 
-        int64, shape (intents,).
+        int64, shape (intents + 1,).
         """
-        return np.diff(self.by_intent(self.offsets, self.mask)[0])
+        ends, none = np.zeros(self.intents[-1] + 1, np.int64), np.empty(0, np.int64)
+        _visit_pairs(
+            self.offsets, self.mask, self.union, self.intents, none, none, ends[1:], none, none
+        )
+        return np.cumsum(ends)
 
-    def by_intent(self, offsets: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sort pairs of a covering row and an intent by intent.
+    @cached_property
+    def intent_of_pairs(self) -> np.ndarray:
+        """Numbers of intents, from 1. float64, shape (pairs,), read-only."""
+        return frozen(np.repeat(np.arange(1.0, len(self.pairs)), np.diff(self.pairs)))
+
+    def rank_pairs(
+        self,
+        ranked_rows: RankedRows,
+        starts: np.ndarray,
+        mask: np.ndarray,
+        retrieved: np.ndarray,
+        ties: str,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rank the rows of each intent; see `ranking.Ranking.covering`.
 
         Parameters
         ----------
-        offsets : ndarray of int64, shape (groups + 1,)
-            First covering row of each group, then the number of covering rows.
-        mask : ndarray of uint64, shape (covering rows,)
-
-        Returns
-        -------
-        offsets : ndarray of int64, shape (intents + 1,)
-            First pair of each intent, then the number of pairs.
-        pair_rows : ndarray of int64, shape (pairs,)
-            Index of the covering row of each pair; ascending inside an intent.
+        ranked_rows : RankedRows
+            The covering rows that the model has ranked.
+        starts : ndarray of int64, shape (groups + 1,)
+            First scored row of each group, then their number.
+        mask : ndarray of uint64, shape (labelled rows,)
+            Subtopics of each labelled row.
+        retrieved : ndarray of int64, shape (groups,)
+        ties : str
+            One of `ties.TIES`. ``"best"`` and ``"worst"`` rank tied rows by how many subtopics
+            they cover.
         """
-        ends = np.zeros(self.intents[-1] + 2, np.int64)
-        pair_rows = np.empty(int(np.bitwise_count(mask).sum(dtype=np.int64)), np.int64)
-        _sort_by_intent(offsets, mask, self.union, self.intents, ends, pair_rows)
-        return ends[:-1].copy(), pair_rows
-
-    def mean(self, values: np.ndarray) -> np.ndarray:
-        """Average over the intents of each group.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (k, intents)
-
-        Returns
-        -------
-        ndarray of float64, shape (k, groups)
-            NaN for groups without an intent.
-        """
-        means = np.empty((len(values), len(self.subtopics)))
-        _average(self.intents, values, means)
-        return means
+        above, size = ranked_rows.above, ranked_rows.size
+        if ties != "expected":
+            size = np.ones(len(mask), np.int64)
+        if ties in ("input", "item"):
+            above = ranked_rows.positions(starts)
+        elif ties != "expected":
+            group = np.repeat(np.arange(len(retrieved)), np.diff(ranked_rows.offsets))
+            covered = np.bitwise_count(mask).astype(np.float64)
+            order = np.lexsort((mask, -covered, above, group))
+            mask, above = mask[order], np.empty(len(mask), np.int64)
+            worst_order = resolve_blocks(
+                ranked_rows.offsets,
+                ranked_rows.above,
+                ranked_rows.size,
+                covered[order],
+                ties,
+                above,
+            )
+            if worst_order is not None:
+                mask, above = mask[worst_order], above[worst_order]
+        offsets = self.pairs[self.intents]
+        # Rows without a score stand last.
+        pair_above = np.repeat(retrieved, np.diff(offsets))
+        pair_size = np.ones(len(pair_above), np.int64)
+        _visit_pairs(
+            ranked_rows.offsets, mask, self.union, self.intents, above, size,
+            self.pairs[:-1].copy(), pair_above, pair_size,
+        )  # fmt: skip
+        return offsets, pair_above, pair_size, self.intent_of_pairs
 
     def ideal_gains(self, decay: float, depth: int) -> np.ndarray:
         """Compute the gains of the greedy ideal list.
@@ -187,119 +212,29 @@ class SubtopicRows:
         return mask[preference], preference
 
 
-@dataclass
-class IntentRanking:
-    """Ranks of the rows that cover each intent.
-
-    They hold under one model and one tie policy.
-
-    Parameters
-    ----------
-    subtopic_rows : SubtopicRows
-        Of the chunk.
-    offsets : ndarray of int64, shape (intents + 1,)
-        First pair of each intent, then the number of pairs. A pair is an intent and a retrieved
-        row that covers it.
-    above, size : ndarray of int64, shape (pairs,)
-        As in `ranking.Ranking`, for the row of the pair; best rank first.
-    retrieved : ndarray of int64, shape (intents,)
-        Number of rows with a score in the intent's group.
-    """
-
-    subtopic_rows: SubtopicRows
-    offsets: np.ndarray
-    above: np.ndarray
-    size: np.ndarray
-    retrieved: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        subtopic_rows: SubtopicRows,
-        ranked_rows: RankedRows,
-        starts: np.ndarray,
-        mask: np.ndarray,
-        retrieved: np.ndarray,
-        ties: str,
-    ) -> Self:
-        """Sort the ranked covering rows by intent.
-
-        Parameters
-        ----------
-        subtopic_rows : SubtopicRows
-        ranked_rows : RankedRows
-            The covering rows that the model has ranked.
-        starts : ndarray of int64, shape (groups + 1,)
-            First scored row of each group, then their number.
-        mask : ndarray of uint64, shape (labelled rows,)
-            Subtopics of each labelled row.
-        retrieved : ndarray of int64, shape (groups,)
-        ties : str
-            One of `ties.TIES`. ``"best"`` and ``"worst"`` rank tied rows by how many subtopics
-            they cover.
-        """
-        above, size = ranked_rows.above, ranked_rows.size
-        if ties != "expected":
-            size = np.ones(len(mask), np.int64)
-        if ties in ("input", "item"):
-            above = ranked_rows.positions(starts)
-        elif ties != "expected":
-            group = np.repeat(np.arange(len(retrieved)), np.diff(ranked_rows.offsets))
-            covered = np.bitwise_count(mask).astype(np.float64)
-            order = np.lexsort((mask, -covered, above, group))
-            mask, above = mask[order], np.empty(len(mask), np.int64)
-            worst_order = resolve_blocks(
-                ranked_rows.offsets,
-                ranked_rows.above,
-                ranked_rows.size,
-                covered[order],
-                ties,
-                above,
-            )
-            if worst_order is not None:
-                mask, above = mask[worst_order], above[worst_order]
-        offsets, pair_rows = subtopic_rows.by_intent(ranked_rows.offsets, mask)
-        of_intent = np.repeat(retrieved, subtopic_rows.subtopics)
-        return cls(subtopic_rows, offsets, above[pair_rows], size[pair_rows], of_intent)
-
-
 @kernel
-def _sort_by_intent(offsets, mask, union, intents, ends, pair_rows):  # type: ignore[no-untyped-def]
-    """Sort pairs by counting.
+def _visit_pairs(  # type: ignore[no-untyped-def]
+    offsets, mask, union, intents, above, size, next_pair, pair_above, pair_size
+):
+    """Write the ranks of pairs, intent after intent.
 
-    `ends` is one longer than the offsets that it becomes.
+    Pairs are only counted if there is no room for them.
     """
     one = np.uint64(1)
-    for fill in range(2):
-        for g in range(offsets.shape[0] - 1):
-            for e in range(offsets[g], offsets[g + 1]):
-                bits = mask[e]
-                others = union[g]
-                intent = intents[g]
-                while bits != np.uint64(0):
-                    if bits & one:
-                        if fill:
-                            pair_rows[ends[intent + 1]] = e
-                            ends[intent + 1] += 1
-                        else:
-                            ends[intent + 2] += 1
-                    intent += np.int64(others & one)
-                    bits >>= one
-                    others >>= one
-        if not fill:
-            for intent in range(2, ends.shape[0]):
-                ends[intent] += ends[intent - 1]
-
-
-@kernel
-def _average(intents, values, means):  # type: ignore[no-untyped-def]
-    for k in range(values.shape[0]):
-        for g in range(intents.shape[0] - 1):
-            total = 0.0
-            for i in range(intents[g], intents[g + 1]):
-                total += values[k, i]
-            intent_count = intents[g + 1] - intents[g]
-            means[k, g] = total / intent_count if intent_count > 0 else np.nan
+    for g in range(offsets.shape[0] - 1):
+        for e in range(offsets[g], offsets[g + 1]):
+            bits = mask[e]
+            others = union[g]
+            intent = intents[g]
+            while bits != np.uint64(0):
+                if bits & one:
+                    if pair_above.shape[0] > 0:
+                        pair_above[next_pair[intent]] = above[e]
+                        pair_size[next_pair[intent]] = size[e]
+                    next_pair[intent] += 1
+                intent += np.int64(others & one)
+                bits >>= one
+                others >>= one
 
 
 @kernel

@@ -4,11 +4,6 @@ A ranking measure needs only the rows with a non-zero label, and the number of t
 such row is kept in rank order, with its grade and its tie block. The block is stored as ``above``
 (number of rows ranked strictly higher) and ``size`` (number of rows that share the score). The tie
 policy is applied here, so measures do not depend on it.
-
-Count the unjudged rows around the labelled rows of a ranking.
-
-Measures of incomplete judgments distinguish a row without a label from a row of label 0. Both rank
-alike. This file counts the unjudged rows, once for all such measures.
 """
 
 from __future__ import annotations
@@ -16,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import field
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -24,7 +19,7 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored, ranked_by_counting
-from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
+from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
     blocks_descend,
@@ -36,143 +31,101 @@ from fastrank_eval.groups.sort import (
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
 
 
-@dataclass(frozen=True)
-class UnjudgedRows:
-    """Unjudged rows of whole groups under one model and one tie policy.
-
-    All arrays are int64.
+class Entries(NamedTuple):
+    """Rows of whole groups that measures read, best first.
 
     Parameters
     ----------
-    missing : ndarray, shape (groups,)
-        Number of rows without a label, retrieved or not.
-    before, tied : ndarray, shape (labelled rows,)
-        Number of unjudged rows ranked strictly above the labelled row's block, and inside the
-        block. A block is a single rank unless ties are ``expected``.
-    offsets : ndarray, shape (groups + 1,)
-        First retrieved unjudged row of each group, then their number.
-    above, size : ndarray, shape (unjudged rows,)
-        Number of rows ranked strictly above the unjudged row's block, and inside the block.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    above, size : ndarray of int64, shape (rows,)
+        Number of rows ranked strictly above the row's block, and inside the block.
+    grade : ndarray of float64, shape (rows,)
     """
 
-    missing: np.ndarray
-    before: np.ndarray
-    tied: np.ndarray
     offsets: np.ndarray
     above: np.ndarray
     size: np.ndarray
+    grade: np.ndarray
 
-    @classmethod
-    def complete(cls, groups: int, ranked_rows: int) -> UnjudgedRows:
-        """Describe groups whose rows are all judged."""
-        empty, zeros = np.zeros(0, np.int64), np.zeros(ranked_rows, np.int64)
-        return cls(
-            np.zeros(groups, np.int64), zeros, zeros, np.zeros(groups + 1, np.int64), empty, empty
-        )
 
-    @classmethod
-    def around(
-        cls,
-        offsets: np.ndarray,
-        block_above: np.ndarray,
-        above: np.ndarray,
-        grade: np.ndarray,
-        unjudged: RankedRows,
-        starts: np.ndarray,
-        missing: np.ndarray,
-        ties: str,
-    ) -> UnjudgedRows:
-        """Merge the unjudged rows into the labelled rows of a ranking.
+def _with_unjudged(
+    ranking: Ranking, unjudged: RankedRows, starts: np.ndarray, missing: np.ndarray, ties: str
+) -> Entries:
+    """Merge the unjudged rows of each group into its labelled rows.
 
-        Parameters
-        ----------
-        offsets, block_above, above, grade : ndarray
-            As in `ranking.Ranking`.
-        unjudged : RankedRows
-            The unjudged rows of the same groups; with places where ties are ``input`` or ``item``.
-        starts : ndarray of int64, shape (groups + 1,)
-            First scored row of each group, then their number.
-        missing : ndarray of int64, shape (groups,)
-        ties : str
-            ``"best"`` ranks unjudged rows after those of label 0, ``"worst"`` before them.
-        """
-        before, tied = np.empty((2, len(above)), np.int64)
-        resolved = ties in ("best", "worst")
-        by_position = ties in ("input", "item")
-        rank = unjudged.positions(starts) if by_position else unjudged.above
-        positions = np.empty(len(unjudged.above), np.int64)
-        _merge(
-            offsets,
-            above if by_position else block_above,
-            above,
-            grade,
-            unjudged.offsets,
-            rank,
-            unjudged.size,
-            resolved,
-            ties == "best",
-            before,
-            tied,
-            positions,
-        )
-        size = unjudged.size if ties == "expected" else np.ones(len(positions), np.int64)
-        return cls(missing, before, tied, unjudged.offsets, positions, size)
+    Their grade is NaN. Those without a score stand last. ``"best"`` ranks unjudged rows after those
+    of label 0, ``"worst"`` before them.
+
+    Parameters
+    ----------
+    ranking : Ranking
+    unjudged : RankedRows
+        Those with a score; with places where ties are ``input`` or ``item``.
+    starts : ndarray of int64, shape (groups + 1,)
+        First scored row of each group, then their number.
+    missing : ndarray of int64, shape (groups,)
+        Number of unjudged rows.
+    ties : str
+    """
+    above = unjudged.positions(starts) if ties in ("input", "item") else unjudged.above
+    if ties in ("best", "worst"):
+        above = np.empty_like(unjudged.above)
+        blocks = unjudged.offsets, unjudged.above, unjudged.size
+        labelled = ranking.offsets, ranking.block_above, ranking.grade
+        _resolve_unjudged(*labelled, *blocks, ties == "best", above)
+    size = unjudged.size if ties == "expected" else np.ones(len(above), np.int64)
+    offsets = ranking.offsets + np.append(0, np.cumsum(missing))
+    rows = int(offsets[-1])
+    merged = Entries(offsets, np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows))
+    _merge(*ranking.entries, ranking.retrieved, unjudged.offsets, above, size, *merged)
+    return merged
+
+
+@kernel
+def _resolve_unjudged(  # type: ignore[no-untyped-def]
+    offsets, block_above, grade, unjudged_offsets, unjudged_above, unjudged_size, best, above
+):
+    """Give each unjudged row a rank of its own."""
+    for g in range(offsets.shape[0] - 1):
+        e = offsets[g]
+        u = unjudged_offsets[g]
+        while u < unjudged_offsets[g + 1]:
+            block = unjudged_above[u]
+            last = u
+            while last < unjudged_offsets[g + 1] and unjudged_above[last] == block:
+                last += 1
+            negative = 0
+            while e < offsets[g + 1] and block_above[e] <= block:
+                negative += block_above[e] == block and grade[e] < 0
+                e += 1
+            rank = block + (unjudged_size[u] - negative - (last - u) if best else negative)
+            for k in range(u, last):
+                above[k] = rank + k - u
+            u = last
 
 
 @kernel
 def _merge(  # type: ignore[no-untyped-def]
-    offsets,
-    rank,
-    above,
-    grade,
-    unjudged_offsets,
-    unjudged_rank,
-    unjudged_size,
-    resolve,
-    best,
-    before,
-    tied,
-    position,
-):
-    """Walk both lists block by block.
-
-    Ties are resolved to single ranks if `resolve`.
-    """
-    for g in range(offsets.shape[0] - 1):
+    offsets, above, size, grade, retrieved, unjudged_offsets, unjudged_above, unjudged_size,
+    to_offsets, to_above, to_size, to_grade,
+):  # fmt: skip
+    """Merge both lists by rank."""
+    for g in range(retrieved.shape[0]):
         e = offsets[g]
-        end = offsets[g + 1]
         u = unjudged_offsets[g]
-        unjudged_end = unjudged_offsets[g + 1]
-        unjudged_above = 0
-        while e < end or u < unjudged_end:
-            block = rank[e] if e < end else unjudged_rank[u]
-            if u < unjudged_end:
-                block = min(block, unjudged_rank[u])
-            last = e
-            negative = 0
-            while last < end and rank[last] == block:
-                negative += grade[last] < 0
-                last += 1
-            unjudged_last = u
-            while unjudged_last < unjudged_end and unjudged_rank[unjudged_last] == block:
-                unjudged_last += 1
-            unjudged_tied = unjudged_last - u
-            for k in range(e, last):
-                before[k] = unjudged_above
-                tied[k] = unjudged_tied
-                if resolve:
-                    # Rows of label 0 and unjudged rows are adjacent, so all or none are above.
-                    if above[k] - block > k - e:
-                        before[k] = unjudged_above + unjudged_tied
-                    tied[k] = 0
-            for j in range(u, unjudged_last):
-                position[j] = block
-                if resolve:
-                    first = unjudged_size[j] - negative - unjudged_tied if best else negative
-                    position[j] = block + first + j - u
-            unjudged_above += unjudged_tied
-            e = last
-            u = unjudged_last
+        for k in range(to_offsets[g], to_offsets[g + 1]):
+            ranked = u < unjudged_offsets[g + 1]
+            if e < offsets[g + 1] and not (ranked and unjudged_above[u] <= above[e]):
+                to_above[k] = above[e]
+                to_size[k] = size[e]
+                to_grade[k] = grade[e]
+                e += 1
+            else:
+                to_above[k] = unjudged_above[u] if ranked else retrieved[g]
+                to_size[k] = unjudged_size[u] if ranked else 1
+                to_grade[k] = np.nan
+                u += 1
 
 
 @dataclass
@@ -228,10 +181,14 @@ class Ranking:
         Highest and lowest grade of the labelled rows.
     unretrieved_relevant : bool
         Whether any relevant row has no score.
-    unjudged : UnjudgedRows or None
-        None where no measure needs unjudged rows, or none exists.
-    intents : IntentRanking or None
-        None where no measure needs subtopics.
+    judged : Entries or None
+        The labelled and the unjudged rows; None where no measure needs unjudged rows, or none
+        exists.
+    covering : Entries or None
+        Pairs of an intent and a row that covers it, with or without a score, intent after intent.
+        The grade is a number of the intent. None where no measure needs subtopics.
+    subtopic_rows : SubtopicRows or None
+        Of the chunk; None where no measure needs subtopics.
     """
 
     scored: Scored
@@ -249,14 +206,20 @@ class Ranking:
     max_grade: float
     min_grade: float
     unretrieved_relevant: bool = False
-    unjudged: UnjudgedRows | None = None
-    intents: IntentRanking | None = None
+    judged: Entries | None = None
+    covering: Entries | None = None
+    subtopic_rows: SubtopicRows | None = None
     cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
         """Number of groups."""
         return len(self.rows)
+
+    @property
+    def entries(self) -> Entries:
+        """The labelled rows."""
+        return Entries(self.offsets, self.above, self.size, self.grade)
 
     def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """Return an array that several measures share; compute it once."""
@@ -287,16 +250,6 @@ class Ranking:
     def relevant_retrieved(self, rel: float) -> np.ndarray:
         """Count the rows with grade >= `rel` and a score in each group. int64."""
         return self.labels.relevant(rel)
-
-    def unjudged_rows(self) -> UnjudgedRows:
-        """Return the ranks of unjudged rows."""
-        if self.unjudged is None:
-            self.unjudged = UnjudgedRows.complete(self.groups, len(self.grade))
-        return self.unjudged
-
-    def intent_ranking(self) -> IntentRanking:
-        """Return the ranks of rows that cover subtopics."""
-        return cast(IntentRanking, self.intents)
 
 
 def ranking_in_row_order(scored: Scored) -> Ranking:
@@ -432,23 +385,16 @@ def rank(
     if scored.unjudged is not None:
         unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
         ranked_unjudged = cast(RankedRows, ranked_in_order(score, starts, unjudged_rows, order))
-        ranking.unjudged = UnjudgedRows.around(
-            ranking.offsets,
-            ranking.block_above,
-            ranking.above,
-            ranking.grade,
-            ranked_unjudged,
-            starts,
-            scored.chunk.unjudged_rows(),
-            ties,
-        )
+        missing = scored.chunk.unjudged_rows()
+        ranking.judged = _with_unjudged(ranking, ranked_unjudged, starts, missing, ties)
     if subtopic_rows is not None:
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))
         covering_rows = find_labelled_rows(marks, starts, skip=False)
         covering = cast(RankedRows, ranked_in_order(score, starts, covering_rows, order))
         mask = subtopics[covering.row]
-        ranking.intents = IntentRanking.of(subtopic_rows, covering, starts, mask, retrieved, ties)
+        pairs = subtopic_rows.rank_pairs(covering, starts, mask, retrieved, ties)
+        ranking.subtopic_rows, ranking.covering = subtopic_rows, Entries(*pairs)
     return ranking
 
 

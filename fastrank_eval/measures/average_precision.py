@@ -15,7 +15,6 @@ from fastrank_eval.measures.base import (
     WEIGHT,
     Measure,
     Param,
-    count_relevant,
 )
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.group_function import (
@@ -92,48 +91,14 @@ class GeometricAveragePrecision(AveragePrecision):
     aggregate = "geometric mean"
 
 
-@kernel
-def expected_precisions(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, grade, rel, harmonic, out
-):
+@inlined
+def sum_of_precisions(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum the precisions at relevant ranks.
 
     A block of n rows with r relevant ones follows c rows with A relevant ones. Of its ranks, m are
     above the cutoff. It adds
     r/n [ (A + 1) dH + (r - 1)/(n - 1) (m - (c + 1) dH) ],  dH = H(c + m) - H(c).
     """
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        before = 0
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            e, r = count_relevant(above, grade, rel, e, end)
-            if r == 0:
-                continue
-            in_sight = False
-            for k in range(cutoffs.shape[0]):
-                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
-                if m <= 0:
-                    continue
-                in_sight = True
-                if n == 1:
-                    out[k, g] += (before + 1) / (c + 1)
-                else:
-                    step = harmonic[c + m] - harmonic[c]
-                    later = (r - 1) / (n - 1) * (m - (c + 1) * step)
-                    out[k, g] += r / n * ((before + 1) * step + later)
-            if not in_sight:
-                break
-            before += r
-
-
-@inlined
-def _average_precision(group, rows, options):  # type: ignore[no-untyped-def]
-    """Sum the precisions at relevant ranks, and divide; see `expected_precisions`."""
     total = 0.0
     before = 0
     e = group.first
@@ -153,7 +118,12 @@ def _average_precision(group, rows, options):  # type: ignore[no-untyped-def]
             later = (r - 1) / (n - 1) * (m - (c + 1) * step)
             total += r / n * ((before + 1) * step + later)
         before += r
-    return _mean_precision(total, group, options)
+    return total
+
+
+@inlined
+def _average_precision(group, rows, options):  # type: ignore[no-untyped-def]
+    return _mean_precision(sum_of_precisions(group, rows, options), group, options)
 
 
 @inlined

@@ -14,8 +14,6 @@ from fastrank_eval._lib.arguments import Unfit, integer, number, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.measures.names import entry_point, is_word, package_of, reserved_for
@@ -374,6 +372,13 @@ class Measure:
         """Compute the gain of each grade. float64, shape (grades,)."""
         return grades
 
+    def ideals(self, ranking: Ranking) -> np.ndarray:
+        """Compute a number of each group that its kernel reads.
+
+        float64, shape (groups,).
+        """
+        raise NotImplementedError  # pragma: no cover - few measures have any
+
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
         """Write the value of each measure for each group; NaN if undefined.
@@ -595,27 +600,9 @@ def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]
     return np.array(distinct, np.int64), [distinct.index(rank) for rank in ranks]
 
 
-def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
-    """Return the deepest rank for some cutoffs (0: none) and list lengths."""
-    most = int(lengths.max(initial=0))
-    return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
-
-
-@kernel
-def count_relevant(above, grade, rel, e, end):  # type: ignore[no-untyped-def]
-    """Return the end of the tie block of row `e`, and its relevant rows."""
-    first = e
-    relevant = 0
-    while e < end and above[e] == above[first]:
-        if grade[e] >= rel:
-            relevant += 1
-        e += 1
-    return e, relevant
-
-
 def over_groups(
     loop: Callable[..., Any],
-    ranking: Ranking | IntentRanking,
+    ranking: Ranking,
     *arguments: Any,
     cutoffs: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -626,7 +613,7 @@ def over_groups(
     loop : callable
         Called with the offsets, `above`, `size` and `retrieved` of the ranking, the cutoffs if
         there are any, `arguments` and the array that it writes.
-    ranking : Ranking or IntentRanking
+    ranking : Ranking
     *arguments
         Arguments of the kernel alone.
     cutoffs : ndarray, shape (cutoffs, ...), optional

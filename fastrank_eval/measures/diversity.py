@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import number
-from fastrank_eval._lib.elementary import powers, ratio
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.diversity import IntentRanking
+from fastrank_eval._lib.elementary import powers
+from fastrank_eval._lib.jit import inlined, kernel
+from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.average_precision import expected_precisions
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, longest, over_groups
+from fastrank_eval.measures.average_precision import sum_of_precisions
+from fastrank_eval.measures.base import WEIGHT, Measure, Param
 from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.measures.precision import depths_of, expected_hits, expected_success
+from fastrank_eval.measures.group_function import (
+    Group,
+    GroupFunction,
+    at_most,
+    end_of_block,
+    ranks_in_sight,
+)
+from fastrank_eval.measures.precision import depth_of, hits_above, success
+
+#: What is averaged over intents: expected hits, precisions, success, or gains that are divided by
+#: nothing, by those of rows that cover every subtopic, or by those of the greedy list.
+_HITS, _PRECISIONS, _SUCCESS, _ENDLESS, _INDEPENDENT, _GREEDY = range(6)
 
 _AGRAWAL = "Agrawal et al. (2009), doi:10.1145/1498759.1498766"
 
@@ -42,8 +52,8 @@ class Diversity(Measure):
             )
         return None
 
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_subtopics", ranking.intent_ranking().subtopic_rows.subtopics == 0
+    def group_function(self) -> GroupFunction:
+        return _DIVERSITY
 
 
 class _IntentAware(Diversity):
@@ -52,13 +62,11 @@ class _IntentAware(Diversity):
     reference = _AGRAWAL
     options: ClassVar[tuple[Param, ...]] = (WEIGHT,)
 
-    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
-        """Compute the value of each cutoff and intent. float64."""
-        raise NotImplementedError  # pragma: no cover - abstract
+    #: What is averaged, and what the mean is divided by.
+    kind: ClassVar[int]
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        covering = ranking.intent_ranking()
-        return covering.subtopic_rows.mean(self.of_intents(covering, cutoffs))
+    def numbers(self) -> tuple[float, ...]:
+        return (self.kind,)
 
 
 class IntentAwarePrecision(_IntentAware):
@@ -74,13 +82,7 @@ class IntentAwarePrecision(_IntentAware):
     def refuses(self, ties: str) -> str | None:
         return None
 
-    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
-        depths, ones = depths_of(cutoffs, covering.retrieved), np.ones(len(covering.above))
-        return over_groups(expected_hits, covering, ones, 1.0, cutoffs=depths)
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        ranks = np.maximum(ranking.retrieved, 1) if self.cutoff is None else self.cutoff
-        return super().from_shared(shared / ranks, ranking)
+    kind = _HITS
 
 
 class IntentAwareAP(_IntentAware):
@@ -93,12 +95,10 @@ class IntentAwareAP(_IntentAware):
     summary = "average precision, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of AP@k where the rows that cover it are the relevant ones"
     aliases = ("MAP_IA",)
+    kind = _PRECISIONS
 
-    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
-        _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, covering.retrieved))
-        ones = np.ones(len(covering.above))
-        sums = over_groups(expected_precisions, covering, ones, 1.0, harmonic, cutoffs=cutoffs)
-        return sums / covering.subtopic_rows.rows
+    def discounts(self) -> tuple[str, float]:
+        return "reciprocal", 0.0
 
 
 class SubtopicRecall(_IntentAware):
@@ -109,10 +109,7 @@ class SubtopicRecall(_IntentAware):
     formula = "1/S (subtopics that one of the first k rows covers)"
     reference = "Zhai, Cohen & Lafferty (2003), doi:10.1145/860435.860440"
     aliases = ("strec", "subtopic_recall", "S_recall")
-
-    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
-        ones = np.ones(len(covering.above))
-        return over_groups(expected_success, covering, ones, 1.0, cutoffs=cutoffs)
+    kind = _SUCCESS
 
 
 _SIGIR = "Clarke et al. (2008), doi:10.1145/1390334.1390446"
@@ -142,25 +139,21 @@ class _Novelty(_IntentAware):
         """Return the discount of ranks, as a kind and its parameter."""
         return self.discount, 0.0
 
-    def shared_key(self) -> Hashable:
-        return "novelty", self.alpha, self.discounts()
-
-    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
-        discount, _ = discount_table(*self.discounts(), longest(cutoffs, covering.retrieved))
-        scratch = np.empty(int(covering.size.max(initial=1)))
-        keep = 1.0 - self.alpha
-        return over_groups(_expected_gain, covering, keep, discount, scratch, cutoffs=cutoffs)
+    def numbers(self) -> tuple[float, ...]:
+        return self.kind, 1.0 - self.alpha
 
 
 class _Independent(_Novelty):
     """Base class: divided by the gain of rows that cover all subtopics."""
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+    kind = _INDEPENDENT
+
+    def ideals(self, ranking: Ranking) -> np.ndarray:
         ranks = self.cutoff if self.cutoff is not None else np.maximum(ranking.retrieved, 1)
         most = int(np.max(ranks, initial=1))
         discount, _ = discount_table(*self.discounts(), most)
         best = np.cumsum(discount[:most] * powers(1.0 - self.alpha, most))
-        return super().from_shared(shared / best[np.asarray(ranks) - 1], ranking)
+        return np.asarray(best[np.asarray(ranks) - 1])
 
 
 class _Greedy(_Novelty):
@@ -177,18 +170,14 @@ class _Greedy(_Novelty):
     rows and six subtopics this rule changed alpha_nDCG@10, by at most 0.017.
     """
 
+    kind = _GREEDY
     range = (0.0, math.e / (math.e - 1))
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        subtopic_rows = ranking.intent_ranking().subtopic_rows
-        return ratio(shared * subtopic_rows.subtopics, self._ideal(ranking))
-
-    def _ideal(self, ranking: Ranking) -> np.ndarray:
-        subtopic_rows = ranking.intent_ranking().subtopic_rows
+    def ideals(self, ranking: Ranking) -> np.ndarray:
+        subtopic_rows = cast(SubtopicRows, ranking.subtopic_rows)
 
         def best() -> np.ndarray:
-            cutoff = self.cutoff or 0
-            gains = subtopic_rows.ideal_gains(1.0 - self.alpha, cutoff)
+            gains = subtopic_rows.ideal_gains(1.0 - self.alpha, self.cutoff or 0)
             ranks = int(np.diff(subtopic_rows.offsets).max(initial=0))
             discount, _ = discount_table(*self.discounts(), ranks)
             value = np.empty(ranking.groups)
@@ -262,12 +251,16 @@ class NoveltyRBP(_Independent):
     reference = _ICTIR
     options = (ALPHA, BETA, WEIGHT)
     takes_cutoff = False
+    kind = _ENDLESS
 
     def discounts(self) -> tuple[str, float]:
         return "geometric", float(self.beta)
 
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return np.minimum((1.0 - (1.0 - self.alpha) * self.beta) * shared, 1.0)
+    def numbers(self) -> tuple[float, ...]:
+        return *super().numbers(), 1.0 - (1.0 - self.alpha) * self.beta
+
+    # A list without end has no ideal.
+    ideals = Measure.ideals
 
 
 class NormalizedNoveltyRBP(_Greedy):
@@ -287,11 +280,9 @@ class NormalizedNoveltyRBP(_Greedy):
         return "geometric", float(self.beta)
 
 
-@kernel
-def _expected_gain(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, keep, discount, scratch, out
-):
-    """Sum the discounted gain of each intent, exact in expectation over ties.
+@inlined
+def _expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum the discounted gain of an intent, exact in expectation over ties.
 
     Of n tied rows r cover the intent. Rank t of the block, counted from 0, has one of them with
     probability r/n. Then t of the other n - 1 rows come before it, and r - 1 of the n - 1 cover the
@@ -300,51 +291,88 @@ def _expected_gain(  # type: ignore[no-untyped-def]
     the new row is among them with probability t/i. By Maclaurin's inequality the mean is at most
     m^t with m = 1 - (1 - keep) (r - 1)/(n - 1). Terms with a bound below 1e-22 are left out.
     """
-    for k in range(cutoffs.shape[0]):
-        for g in range(offsets.shape[0] - 1):
-            remaining = 1.0
-            total = 0.0
-            e = offsets[g]
-            end = offsets[g + 1]
-            while e < end:
-                c = above[e]
-                n = size[e]
-                first = e
-                while e < end and above[e] == c:
-                    e += 1
-                r = e - first
-                ranks = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
-                if ranks <= 0:
-                    break
-                if n == 1:
-                    total += remaining * discount[c]
-                    remaining *= keep
-                    continue
-                mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
-                if mean <= 0.0:
-                    ranks = min(ranks, 1)
-                elif mean < 1.0:
-                    deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
-                    if deepest < ranks:
-                        ranks = np.int64(deepest) + 1
-                for t in range(ranks):
-                    scratch[t] = 1.0
-                if keep < 1.0:
-                    drawn = n - r
-                    for _ in range(r - 1):
-                        drawn += 1
-                        for t in range(min(ranks - 1, drawn), 0, -1):
-                            others = (drawn - t) / drawn
-                            scratch[t] = (
-                                others * scratch[t] + (1.0 - others) * keep * scratch[t - 1]
-                            )
-                gained = 0.0
-                for t in range(ranks):
-                    gained += scratch[t] * discount[c + t]
-                total += remaining * (r / n) * gained
-                for _ in range(r):
-                    remaining *= keep
-            out[k, g] = total
+    keep, scratch = options.parameters[1], options.scratch
+    remaining = 1.0
+    total = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        first = e
+        e = end_of_block(rows, e, group.end)
+        r = e - first
+        ranks = ranks_in_sight(options, c, n)
+        if ranks <= 0:
+            break
+        if n == 1:
+            total += remaining * options.discount[c]
+            remaining *= keep
+            continue
+        mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
+        if mean <= 0.0:
+            ranks = min(ranks, 1)
+        elif mean < 1.0:
+            deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
+            if deepest < ranks:
+                ranks = np.int64(deepest) + 1
+        for t in range(ranks):
+            scratch[t] = 1.0
+        if keep < 1.0:
+            drawn = n - r
+            for _ in range(r - 1):
+                drawn += 1
+                for t in range(min(ranks - 1, drawn), 0, -1):
+                    others = (drawn - t) / drawn
+                    scratch[t] = others * scratch[t] + (1.0 - others) * keep * scratch[t - 1]
+        gained = 0.0
+        for t in range(ranks):
+            gained += scratch[t] * options.discount[c + t]
+        total += remaining * (r / n) * gained
+        for _ in range(r):
+            remaining *= keep
+    return total
+
+
+@inlined
+def _diversity(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average over intents.
+
+    Each is a group in which the rows that cover it are relevant.
+    """
+    kind = options.parameters[0]
+    total = 0.0
+    intents = 0
+    e = group.first
+    while e < group.end:
+        first = e
+        while e < group.end and rows.grade[e] == rows.grade[first]:
+            e += 1
+        n = e - first
+        intent = Group(first, e, group.rows, group.retrieved, n, n, 0.0, 0.0)
+        if kind == _HITS:
+            total += hits_above(intent, rows, 1.0, depth_of(intent, options))
+        elif kind == _PRECISIONS:
+            total += sum_of_precisions(intent, rows, options) / n
+        elif kind == _SUCCESS:
+            total += success(intent, rows, options)
+        else:
+            total += _expected_gain(intent, rows, options)
+        intents += 1
+    if intents == 0:
+        return np.nan
+    mean = total / intents
+    if kind == _GREEDY:
+        return mean * intents / group.ideal
+    if kind == _HITS:
+        mean /= max(depth_of(group, options), 1)
+    elif kind == _INDEPENDENT:
+        mean /= group.ideal
+    elif kind == _ENDLESS:
+        mean *= options.parameters[2]
+    return at_most(mean, 1.0)
+
+
+_DIVERSITY = GroupFunction(_diversity, ("no_subtopics",), uses_scratch=True)
 
 
 @kernel

@@ -16,7 +16,7 @@ class Group(NamedTuple):
     """A group; its labelled rows are `first` to `end` - 1 of `Rows`.
 
     `relevant` counts rows of grade >= rel, and `hits` those with a score. `zeros` is the weight of
-    the rows with a score and label 0.
+    the rows with a score and label 0, and `ideal` its `Measure.ideals`.
     """
 
     first: int
@@ -26,13 +26,15 @@ class Group(NamedTuple):
     relevant: int
     hits: int
     zeros: float
+    ideal: float
 
 
 class Rows(NamedTuple):
     """Labelled rows of all groups, best first; see `ranking.Ranking`.
 
     `gain` has the measure's gain of each row, and `best` those of the group in descending order.
-    The weights are empty without row weights.
+    The weights are empty without row weights. A measure that needs judgments or subtopics has rows
+    of `Ranking.judged` or `Ranking.covering` instead, with `above`, `size` and `grade` alone.
     """
 
     above: np.ndarray
@@ -51,7 +53,7 @@ class Options(NamedTuple):
     """Options of a measure.
 
     `cutoff` is 0 if all ranks count. `parameters` has its `Measure.numbers`. `discount` and
-    `summed` are its `discount_table`. `scratch` has an item for each row of a tie block,
+    `summed` are its `discount_table`. `scratch` has an item for each row of the group,
     and one more.
     """
 
@@ -85,7 +87,7 @@ def _loop_of(value: Callable[..., Any], why: Callable[..., Any]) -> Callable[...
         for g in range(out.shape[0]):
             group = Group(
                 offsets[g], offsets[g + 1], all_rows[g], retrieved[g], relevant[g], hits[g],
-                zeros[g] if weighted else 0.0,
+                zeros[g] if weighted else 0.0, out[g],
             )  # fmt: skip
             out[g] = value(group, rows, options)
             reason[g] = 0 if out[g] == out[g] else why(group, rows, options)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
-from fastrank_eval._lib.elementary import powers, ratio
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.ranking import Ranking, UnjudgedRows
+from fastrank_eval._lib.elementary import powers
+from fastrank_eval._lib.jit import inlined, kernel
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, over_groups
-from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.measures.precision import SHORT, depths_of, expected_hits
+from fastrank_eval.measures.group_function import GroupFunction, at_most
+from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
@@ -30,20 +29,8 @@ class _Incomplete(Measure):
     options = (REL, WEIGHT)
     takes_cutoff = False
 
-    def nonrelevant(self, ranking: Ranking) -> np.ndarray:
-        """Count the rows judged not relevant in each group. int64."""
-
-        def count() -> np.ndarray:
-            others = self.others(ranking, ranking.rows)
-            return ranking.rows - ranking.unjudged_rows().missing - others
-
-        return ranking.cached(("nonrelevant", self.rel), count)
-
-    def others(self, ranking: Ranking, limit: np.ndarray) -> np.ndarray:
-        """Count labelled rows above a rank that are relevant or not judged. int64."""
-        out = np.empty(ranking.groups, np.int64)
-        _count_others(ranking.offsets, ranking.grade, float(self.rel), ranking.above, limit, out)
-        return out
+    def group_function(self) -> GroupFunction:
+        return _FUNCTIONS[self.name]
 
 
 class BinaryPreference(_Incomplete):
@@ -53,11 +40,6 @@ class BinaryPreference(_Incomplete):
     summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
     formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
     reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        judged, rel = ranking.unjudged_rows(), float(self.rel)
-        counts = ranking.relevant(rel), self.nonrelevant(ranking), judged.before, judged.tied
-        return over_groups(_expected_preference, ranking, ranking.grade, rel, *counts)
 
 
 class GeometricPreference(BinaryPreference):
@@ -88,11 +70,6 @@ class NonrelevantRetrieved(_Incomplete):
     def empty_is_known(self) -> bool:
         return False
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        others = self.others(ranking, ranking.retrieved)
-        unjudged = np.diff(ranking.unjudged_rows().offsets)
-        return ranking.retrieved - unjudged - others
-
 
 class InferredAP(_Incomplete):
     """infAP, average precision inferred from the judged part of a pool."""
@@ -108,11 +85,89 @@ class InferredAP(_Incomplete):
     def has_expectation(self) -> bool:
         return False
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        rel, before = float(self.rel), ranking.unjudged_rows().before
-        return over_groups(
-            _inferred, ranking, ranking.grade, rel, ranking.relevant(rel), before, _EPSILON
-        )
+
+@inlined
+def _nonrelevant(group, rows, rel, limit):  # type: ignore[no-untyped-def]
+    """Count the rows above a rank that are judged not relevant.
+
+    A negative grade means not judged.
+    """
+    count = limit
+    for e in range(group.first, group.end):
+        count -= rows.above[e] < limit and not 0 <= rows.grade[e] < rel
+    return count
+
+
+@inlined
+def _nonrelevant_retrieved(group, rows, options):  # type: ignore[no-untyped-def]
+    return _nonrelevant(group, rows, options.rel, group.retrieved)
+
+
+@inlined
+def _preference(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum expected preferences of relevant rows.
+
+    For a block with z rows judged not relevant, below b such rows: the mean over j <= z of
+    f(b + j).
+    """
+    total = group.relevant
+    if total == 0:
+        return np.nan
+    bound = min(_nonrelevant(group, rows, options.rel, group.rows), total)
+    value = 0.0
+    others_above = 0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        first = e
+        hits = 0
+        others = 0
+        while e < group.end and rows.above[e] == rows.above[first]:
+            hits += rows.grade[e] >= options.rel
+            others += not 0 <= rows.grade[e] < options.rel
+            e += 1
+        b = rows.above[first] - others_above
+        z = rows.size[first] - others
+        if hits > 0 and bound > 0:
+            # Sum of min(b + j, total) over j = 0 ... z.
+            under = min(max(total - b, 0), z + 1)
+            penalty = under * b + under * (under - 1) // 2 + (z + 1 - under) * total
+            value += hits * (1.0 - penalty / (bound * (z + 1.0)))
+        else:
+            value += hits
+        others_above += others
+    return at_most(value / total, 1.0)
+
+
+@inlined
+def _inferred(group, rows, options):  # type: ignore[no-untyped-def]
+    value = 0.0
+    hits = 0
+    unlabelled = 0
+    negative = 0
+    for e in range(group.first, group.end):
+        grade = rows.grade[e]
+        if rows.above[e] >= group.retrieved:
+            break
+        if grade != grade:
+            unlabelled += 1
+        elif grade < 0:
+            negative += 1
+        elif grade >= options.rel:
+            pooled = rows.above[e] - unlabelled
+            others = pooled - negative - hits
+            likely = (hits + _EPSILON) / (hits + others + 2.0 * _EPSILON)
+            value += (1.0 + pooled * likely) / (rows.above[e] + 1.0)
+            hits += 1
+    return at_most(value / group.relevant, 1.0) if group.relevant > 0 else np.nan
+
+
+_PREFERENCE = GroupFunction(_preference)
+_FUNCTIONS = {
+    "bpref": _PREFERENCE,
+    "GMbpref": _PREFERENCE,
+    "NumNonrelRet": GroupFunction(_nonrelevant_retrieved),
+    "infAP": GroupFunction(_inferred),
+}
 
 
 class _JudgedRows(Measure):
@@ -121,27 +176,14 @@ class _JudgedRows(Measure):
     needs_judgments = True
     reference = "Sakai (2007), doi:10.1145/1277741.1277756"
 
-    def shared_key(self) -> Hashable:
-        return self.name
+    def group_function(self) -> GroupFunction:
+        return _UNJUDGED
+
+    def numbers(self) -> tuple[float, ...]:
+        return float(self.short == "length"), float(self.name == "Unjudged")
 
     def empty_is_known(self) -> bool:
         return False
-
-    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Compute the numerator from unjudged rows and ranks at the cutoff."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        """Count unjudged rows above each cutoff."""
-        unjudged = ranking.unjudged_rows()
-        return _above(unjudged, np.ones(len(unjudged.above)), ranking, cutoffs)
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        ranks = ranking.retrieved
-        if self.cutoff is not None:
-            ranks = np.minimum(ranks, self.cutoff)
-        below = ranks if self.short == "length" or self.cutoff is None else self.cutoff
-        return ratio(self.counted(shared, ranks), below, 0.0)
 
 
 class JudgedShare(_JudgedRows):
@@ -160,9 +202,6 @@ class JudgedShare(_JudgedRows):
         WEIGHT,
     )
 
-    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        return ranks - unjudged
-
 
 class UnjudgedShare(_JudgedRows):
     """Unjudged@k, the share of unjudged rows among the first k.
@@ -178,107 +217,42 @@ class UnjudgedShare(_JudgedRows):
     options = (SHORT, WEIGHT)
     aliases = ("unj", "hole")
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        marks = (ranking.grade < 0).astype(np.float64)
-        pooled = _above(ranking, marks, ranking, cutoffs)
-        return pooled + super().shared_values(ranking, cutoffs)
 
-    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        return unjudged
+@inlined
+def _is_unjudged(grade, pooled):  # type: ignore[no-untyped-def]
+    """Return whether a row has no label, or if `pooled` a negative grade."""
+    return grade < 0.0 if pooled else grade != grade
 
 
-def _above(
-    rows: Ranking | UnjudgedRows, marks: np.ndarray, ranking: Ranking, cutoffs: np.ndarray
-) -> np.ndarray:
-    """Count marked rows above each cutoff, in expectation over ties.
-
-    Returns
-    -------
-    ndarray of float64, shape (cutoffs, groups)
-    """
-    hits = np.empty((len(cutoffs), ranking.groups))
-    depths = depths_of(cutoffs, ranking.retrieved)
-    blocks = rows.offsets, rows.above, rows.size
-    expected_hits(*blocks, ranking.retrieved, depths, marks, 1.0, hits)
-    return hits
-
-
-@kernel
-def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-untyped-def]
-    """Count labelled rows above a rank that are relevant or not judged.
-
-    A negative grade means not judged.
-    """
-    for g in range(offsets.shape[0] - 1):
-        count = 0
-        for e in range(offsets[g], offsets[g + 1]):
-            count += above[e] < limit[g] and (grade[e] >= rel or grade[e] < 0)
-        out[g] = count
+@inlined
+def _unjudged_above(group, rows, depth, pooled):  # type: ignore[no-untyped-def]
+    """Count unjudged rows above a depth, in expectation over ties."""
+    count = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < min(group.retrieved, depth):
+        first = e
+        unjudged = 0
+        while e < group.end and rows.above[e] == rows.above[first]:
+            unjudged += _is_unjudged(rows.grade[e], pooled)
+            e += 1
+        m = min(depth - rows.above[first], rows.size[first])
+        count += (unjudged * m) / rows.size[first]
+    return count
 
 
-@kernel
-def _expected_preference(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, grade, rel, relevant, nonrelevant, unjudged_above, tied, out
-):
-    """Sum expected preferences of relevant rows.
-
-    For a block with z rows judged not relevant, below b such rows: the mean over j <= z of
-    f(b + j).
-    """
-    for g in range(offsets.shape[0] - 1):
-        total = relevant[g]
-        if total == 0:
-            out[g] = np.nan
-            continue
-        bound = min(nonrelevant[g], total)
-        value = 0.0
-        others = 0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            first = e
-            hits = 0
-            negative = 0
-            while e < end and above[e] == above[first]:
-                hits += grade[e] >= rel
-                negative += grade[e] < 0
-                e += 1
-            b = above[first] - unjudged_above[first] - others
-            z = size[first] - tied[first] - hits - negative
-            if hits > 0 and bound > 0:
-                # Sum of min(b + j, total) over j = 0 ... z.
-                under = min(max(total - b, 0), z + 1)
-                penalty = under * b + under * (under - 1) // 2 + (z + 1 - under) * total
-                value += hits * (1.0 - penalty / (bound * (z + 1.0)))
-            else:
-                value += hits
-            others += hits + negative
-        out[g] = value / total
+@inlined
+def _unjudged(group, rows, options):  # type: ignore[no-untyped-def]
+    depth = depth_of(group, options)
+    below = ranks_of(group, options)
+    count = _unjudged_above(group, rows, depth, False)
+    if options.parameters[1] != 0.0:
+        count = _unjudged_above(group, rows, depth, True) + count
+    else:
+        count = min(depth, group.retrieved) - count
+    return count / below if below > 0 else 0.0
 
 
-@kernel
-def _inferred(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, grade, rel, relevant, unjudged_above, epsilon, out
-):
-    for g in range(offsets.shape[0] - 1):
-        if relevant[g] == 0:
-            out[g] = np.nan
-            continue
-        value = 0.0
-        hits = 0
-        negative = 0
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] >= retrieved[g]:
-                break
-            if grade[e] < 0:
-                negative += 1
-            elif grade[e] >= rel:
-                pooled = above[e] - unjudged_above[e]
-                others = pooled - negative - hits
-                likely = (hits + epsilon) / (hits + others + 2.0 * epsilon)
-                value += (1.0 + pooled * likely) / (above[e] + 1.0)
-                hits += 1
-        out[g] = value / relevant[g]
+_UNJUDGED = GroupFunction(_unjudged)
 
 
 class RBPResidual(Measure):
@@ -311,42 +285,35 @@ class RBPResidual(Measure):
     def empty_is_known(self) -> bool:
         return False
 
-    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        judged, p = ranking.unjudged_rows(), float(self.p)
-        below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
-        unjudged_rows, others = (
-            np.empty(ranking.groups),
-            (judged.offsets, judged.above, judged.size),
-        )
-        arguments = ranking.grade, *others, summed, unjudged_rows
-        unknown = over_groups(_unknown_weight, ranking, *arguments)
-        beyond = below[ranking.retrieved]
-        if self.tail == "if_unjudged":
-            beyond = np.where(unjudged_rows > 0, beyond, 0.0)
-        return (1.0 - p) * unknown + beyond
+    def group_function(self) -> GroupFunction:
+        return _UNKNOWN
+
+    def numbers(self) -> tuple[float, ...]:
+        return float(self.p), float(self.tail == "if_unjudged")
+
+    def discounts(self) -> tuple[str, float]:
+        return "geometric", float(self.p)
 
 
-@kernel
-def _unknown_weight(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, grade, others, other_above, other_size, summed, count, out
-):
-    """Sum the mean weight of a block's ranks over unjudged rows; count them."""
-    for g in range(offsets.shape[0] - 1):
-        weight = 0.0
-        rows = 0.0
-        for u in range(others[g], others[g + 1]):
-            c = other_above[u]
-            n = other_size[u]
-            weight += (summed[c + n] - summed[c]) / n
-            rows += 1.0
-        for e in range(offsets[g], offsets[g + 1]):
-            if grade[e] < 0 and above[e] < retrieved[g]:
-                c = above[e]
-                n = size[e]
-                weight += (summed[c + n] - summed[c]) / n
-                rows += 1.0
-        out[g] = weight
-        count[g] = rows
+@inlined
+def _unknown_weight(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum the mean weight of a block's ranks over unjudged rows."""
+    weight = 0.0
+    unjudged = 0
+    for pooled in (False, True):
+        for e in range(group.first, group.end):
+            if _is_unjudged(rows.grade[e], pooled) and rows.above[e] < group.retrieved:
+                c = rows.above[e]
+                n = rows.size[e]
+                weight += (options.summed[c + n] - options.summed[c]) / n
+                unjudged += 1
+    value = (1.0 - options.parameters[0]) * weight
+    if unjudged > 0 or options.parameters[1] == 0.0:
+        value += options.discount[group.retrieved]
+    return at_most(value, 1.0)
+
+
+_UNKNOWN = GroupFunction(_unknown_weight)
 
 
 def _depth(value: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import inlined, kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant
+from fastrank_eval._lib.jit import inlined
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
@@ -167,25 +167,26 @@ def hits_above(group, rows, rel, depth):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _depth(group, options):  # type: ignore[no-untyped-def]
+def depth_of(group, options):  # type: ignore[no-untyped-def]
+    """Return the cutoff; the rows of the list if all ranks count."""
     return group.retrieved if options.cutoff == 0 else options.cutoff
 
 
 @inlined
 def _hits(group, rows, options):  # type: ignore[no-untyped-def]
-    return hits_above(group, rows, options.rel, _depth(group, options))
+    return hits_above(group, rows, options.rel, depth_of(group, options))
 
 
 @inlined
-def _ranks(group, options):  # type: ignore[no-untyped-def]
+def ranks_of(group, options):  # type: ignore[no-untyped-def]
     """Return the denominator of P: the cutoff, or the rows of the list."""
-    ranks = _depth(group, options)
+    ranks = depth_of(group, options)
     return min(ranks, group.retrieved) if options.parameters[0] != 0.0 else ranks
 
 
 @inlined
 def _precision(group, rows, options):  # type: ignore[no-untyped-def]
-    ranks = _ranks(group, options)
+    ranks = ranks_of(group, options)
     return _hits(group, rows, options) / ranks if ranks > 0 else 0.0
 
 
@@ -201,7 +202,7 @@ def _f(group, rows, options):  # type: ignore[no-untyped-def]
     square = options.parameters[1]
     if square > 1e200:
         return _recall(group, rows, options)
-    below = square * group.relevant + _ranks(group, options)
+    below = square * group.relevant + ranks_of(group, options)
     if below == 0.0:
         return 0.0
     return min((1.0 + square) * _hits(group, rows, options) / below, 1.0)
@@ -219,12 +220,12 @@ def _r_precision(group, rows, options):  # type: ignore[no-untyped-def]
 def _relative_precision(group, rows, options):  # type: ignore[no-untyped-def]
     if group.relevant == 0:
         return np.nan
-    ranks = min(_depth(group, options), group.relevant)
+    ranks = min(depth_of(group, options), group.relevant)
     return _hits(group, rows, options) / ranks if ranks > 0 else 0.0
 
 
 @inlined
-def _success(group, rows, options):  # type: ignore[no-untyped-def]
+def success(group, rows, options):  # type: ignore[no-untyped-def]
     """Compute the probability of a relevant row above the cutoff.
 
     Only the first block with a relevant row matters.
@@ -291,67 +292,7 @@ _FUNCTIONS = {
     "NumRel": GroupFunction(_relevant_rows),
     "NumRelRet": GroupFunction(_relevant_retrieved_rows),
 }
-_SUCCESS = GroupFunction(_success)
-
-
-def depths_of(cutoffs: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
-    """Return the ranks above each cutoff. int64, shape (cutoffs, groups)."""
-    by_cutoff = cutoffs[:, None]
-    return np.where(by_cutoff == 0, retrieved, by_cutoff)
-
-
-@kernel
-def expected_hits(offsets, above, size, retrieved, depths, grade, rel, out):  # type: ignore[no-untyped-def]
-    """Count expected relevant rows above the depths of each group.
-
-    A block with r relevant of n rows and m ranks above the depth adds r m / n.
-    """
-    for g in range(offsets.shape[0] - 1):
-        for d in range(out.shape[0]):
-            out[d, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            first = e
-            e, relevant = count_relevant(above, grade, rel, e, end)
-            if relevant == 0:
-                continue
-            in_sight = False
-            for d in range(out.shape[0]):
-                m = min(depths[d, g] - above[first], size[first])
-                if m > 0:
-                    out[d, g] += (relevant * m) / size[first]
-                    in_sight = True
-            if not in_sight:
-                break
-
-
-@kernel
-def expected_success(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
-    """Compute the probability of a relevant row above each cutoff."""
-    for g in range(offsets.shape[0] - 1):
-        for c in range(cutoffs.shape[0]):
-            out[c, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        # Only the first block with a relevant row matters.
-        while e < end and above[e] < retrieved[g]:
-            first = e
-            e, relevant = count_relevant(above, grade, rel, e, end)
-            if relevant == 0:
-                continue
-            n = size[first]
-            for c in range(cutoffs.shape[0]):
-                m = n if cutoffs[c] == 0 else min(cutoffs[c] - above[first], n)
-                if m <= 0:
-                    continue
-                missed = 1.0
-                few = min(relevant, m)
-                many = max(relevant, m)
-                for i in range(few):
-                    missed *= max(n - many - i, 0) / (n - i)
-                out[c, g] = 1.0 - missed
-            break
+_SUCCESS = GroupFunction(success)
 
 
 _WORTH = number(least=-1e100, most=1e100)
