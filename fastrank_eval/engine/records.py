@@ -413,7 +413,7 @@ def _of_slices(
     """Compute the values of all slices of a slicing, or of all rows."""
     sums, indices = slices[0].sums, [each.slice_index for each in slices]
     over_groups = _over_groups(plan, sums, indices, slices[0].by is None)
-    names = [(str(measure), measure.alias or "") for measure in plan.measures]
+    names = [(str(m), m.alias or "", "pooled" if m.pooled else m.aggregate) for m in plan.measures]
     for by, label, index, _, pooled_states in slices:
         groups, rows, positives = sums.groups(index), sums.rows(index), sums.positives(index)
         for model, score in enumerate(plan.roles.scores):
@@ -428,28 +428,13 @@ def _of_slices(
                     error = Uncertainty(warning=MERGED)
                     of_error = (SE_OF_ROWS, SE_OF_CLUSTERS, CLUSTERS)
                     details = {name: n for name, n in details.items() if name not in of_error}
+                text, alias, aggregate = names[m]
                 yield MeasureValue(
-                    score=score,
-                    slice=label,
-                    measure=names[m][0],
-                    value=found.value,
-                    groups=groups,
-                    groups_used=found.used,
-                    dropped=found.dropped,
-                    rows_share=found.rows / rows if rows else math.nan,
-                    positives_share=found.positives / positives if positives else math.nan,
-                    aggregate="pooled" if measure.pooled else measure.aggregate,
-                    details=dict(details),
-                    se=error.se,
-                    ci_low=error.low,
-                    ci_high=error.high,
-                    effective_groups=error.effective_groups,
-                    warning=error.warning,
-                    by=by,
-                    weight=found.weight,
-                    name=names[m][1],
-                    label="",
-                )
+                    score, label, text, found.value, groups, found.used, found.dropped,
+                    found.rows / rows if rows else math.nan,
+                    found.positives / positives if positives else math.nan,
+                    aggregate, dict(details), *error, by, found.weight, alias, "",
+                )  # fmt: skip
 
 
 class _Found(NamedTuple):
