@@ -269,6 +269,11 @@ def reporting_to(callback: Callable[[Progress], object] | None) -> Iterator[None
         _listener.reset(token)
 
 
+def has_listener() -> bool:
+    """Return whether a callback gets the reports of this thread."""
+    return _listener.get() is not None
+
+
 def report(phase: str, rows: int, total: int | None) -> None:
     """Report progress.
 

@@ -20,7 +20,7 @@ from fastrank_eval._lib.errors import (
     OrderError,
     SourceError,
 )
-from fastrank_eval._lib.threads import report, scratch
+from fastrank_eval._lib.threads import has_listener, report, scratch
 from fastrank_eval.io.files import open_files, open_standard_input
 from fastrank_eval.io.formats import open_batches, open_reader, open_stream_object, refuse_objects
 from fastrank_eval.io.paths import FORMATS
@@ -440,6 +440,9 @@ class RowReader:
                 return
 
     def _report_rows(self, batches: Iterable[_Rows]) -> Iterator[_Rows]:
+        if not has_listener():
+            yield from batches
+            return
         rows = 0
         report(self._phase, rows, self.rows)
         for batch in batches:
