@@ -8,6 +8,8 @@ import math
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
@@ -126,10 +128,41 @@ def test_labels_as_probabilities__equal_brute_force(ties):
 @pytest.mark.parametrize("ties", TIES)
 def test_linear_gains_of_any_size__equal_brute_force(ties):
     groups = random_groups(109, 100, grades=(0, 0.25, 1, 1500, 1e6), unretrieved=0.2)
-    texts = [text for text in ("G", "nDCGrel", "RnDCG", "RnDCG(rel=2)") if allows(text, ties)]
+    texts = ["G", "nDCGrel", "RnDCG", "RnDCG(rel=2)", "Q", "Q@3", "Q(beta=0)"]
+    texts = [text for text in texts if allows(text, ties)]
     result = evaluate(groups, texts, ties)
     for text in texts:
         assert_groups_equal(result, text, groups, ties)
+
+
+_ROWS = st.tuples(
+    st.sampled_from((None, -math.inf, 0.0, 5e-324, math.inf)),
+    st.sampled_from((-1e308, 0.0, 5e-324, 1.0, 2.0, 1e308)),
+).map(lambda row: Row(*row))
+_OF_RELEVANT_ROWS = [
+    *("AP", "AP@2", "AP(over='retrieved')", "AP(over='min')@3", "AP(interpolated=True)@2", "GMAP"),
+    *("IPrec(recall=0.5)", "IPrec11", "IPrec11(rounding='up')", "binG", "SetAP", "Utility"),
+    *("NumRet", "NumRel", "NumRelRet"),
+]
+
+
+@pytest.mark.parametrize("ties", ["expected", "input", "best"])
+@given(groups=st.lists(st.lists(_ROWS, min_size=1, max_size=5), min_size=1, max_size=3))
+def test_extreme_grades_and_scores__equal_brute_force(groups, ties):
+    texts = [text for text in _OF_RELEVANT_ROWS if allows(text, ties)]
+    result = evaluate(groups, texts, ties)
+    for text in texts:
+        assert_groups_equal(result, text, groups, ties)
+
+
+# Without the JIT NumPy's scalars warn.
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+@pytest.mark.parametrize("text", ["Q", "CG(gain='linear')", "G", "nDCGrel", "RnDCG"])
+def test_gains_whose_sum_passes_the_largest_double__are_refused(text):
+    for scores in ((2.0, 2.0), (2.0, 1.0)):
+        groups = [[Row(1.0, 1)], [Row(score, 1.7e308) for score in scores]]
+        with pytest.raises(fastrank_eval.MeasureError, match="passes the largest double"):
+            evaluate(groups, [text], "input")
 
 
 @pytest.mark.parametrize("ties", TIES)
