@@ -247,10 +247,6 @@ class Ranking:
 
         return self.cached(("relevant", rel), count)
 
-    def relevant_retrieved(self, rel: float) -> np.ndarray:
-        """Count the rows with grade >= `rel` and a score in each group. int64."""
-        return self.labels.relevant(rel)
-
 
 def ranking_in_row_order(scored: Scored) -> Ranking:
     """Make a ranking without ranks, for measures that need none.
