@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import integer, number, one_of
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, over_groups, register, registry
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, register, registry
 from fastrank_eval.measures.parser import measure, parse_measures
 from fastrank_eval.measures.pooled import measure_of
 
@@ -32,7 +32,6 @@ __all__ = [
     "measure_of",
     "number",
     "one_of",
-    "over_groups",
     "parse_measures",
     "register",
     "registry",

@@ -385,7 +385,8 @@ class Measure:
 
         The measures have equal `shared_key`.
         """
-        cutoffs, indices = distinct_cutoffs(measures)
+        ranks = [m.last_rank() for m in measures]
+        cutoffs = np.unique(np.array(ranks, np.int64))
         values = np.asarray(measures[0].shared_values(ranking, cutoffs))
         shape = len(cutoffs), ranking.groups
         fits = values.shape == shape or (not cls.takes_cutoff and values.shape == shape[1:])
@@ -396,8 +397,10 @@ class Measure:
                 "cutoff, or set takes_cutoff = False."
             )
         shared = values.reshape(shape).astype(np.float64, copy=False)
-        for m, out, index in zip(measures, outs, indices, strict=True):
-            out[:] = m.from_shared(shared[index], ranking)
+        for m, out, rank in zip(measures, outs, ranks, strict=True):
+            value, top = shared[np.searchsorted(cutoffs, rank)], m.range[1]
+            # Rounding in a block may exceed the largest value by one unit in the last place.
+            out[:] = np.where(value > top + 1e-9, value, np.minimum(value, top))
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Compute what measures of one shared computation share, for each group.
@@ -414,14 +417,6 @@ class Measure:
             Shape (groups,) for measures that take no cutoff.
         """
         raise NotImplementedError(f"{type(self).__name__} must define shared_values")
-
-    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """Compute the measure from its row of `shared_values`."""
-        # Rounding in a block may exceed the largest value by one unit in the last place.
-        top = self.range[1]
-        if not np.fmax.reduce(shared, initial=-np.inf) > top:
-            return shared
-        return np.where(shared > top + 1e-9, shared, np.minimum(shared, top))
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         """Yield reasons for undefined groups, with masks; the first counts."""
@@ -583,52 +578,6 @@ def outside_unit(ranking: Ranking) -> float | None:
     if ranking.max_grade > 1:
         return ranking.max_grade
     return ranking.min_grade if ranking.min_grade < 0 else None
-
-
-def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]]:
-    """Collect the cutoffs of measures that are computed together.
-
-    Returns
-    -------
-    cutoffs : ndarray of int64
-        Distinct, ascending; 0 means all ranks.
-    indices : list of int
-        The index of each measure's cutoff in `cutoffs`.
-    """
-    ranks = [m.last_rank() for m in measures]
-    distinct = sorted(set(ranks))
-    return np.array(distinct, np.int64), [distinct.index(rank) for rank in ranks]
-
-
-def over_groups(
-    loop: Callable[..., Any],
-    ranking: Ranking,
-    *arguments: Any,
-    cutoffs: np.ndarray | None = None,
-) -> np.ndarray:
-    """Run a kernel over the ranked labelled rows of all groups.
-
-    Parameters
-    ----------
-    loop : callable
-        Called with the offsets, `above`, `size` and `retrieved` of the ranking, the cutoffs if
-        there are any, `arguments` and the array that it writes.
-    ranking : Ranking
-    *arguments
-        Arguments of the kernel alone.
-    cutoffs : ndarray, shape (cutoffs, ...), optional
-
-    Returns
-    -------
-    ndarray of float64, shape (cutoffs, groups)
-        Shape (groups,) without cutoffs.
-    """
-    groups = len(ranking.retrieved)
-    if cutoffs is not None:
-        arguments = cutoffs, *arguments
-    out = np.empty(groups if cutoffs is None else (len(cutoffs), groups))
-    loop(ranking.offsets, ranking.above, ranking.size, ranking.retrieved, *arguments, out)
-    return out
 
 
 def _restore(

@@ -10,7 +10,7 @@ from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, over_groups
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.group_function import GroupFunction, at_most
 from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 
@@ -371,7 +371,10 @@ class Compatibility(Measure):
         else:
             depth = np.full(ranking.groups, self.depth, np.int64)
         weights = _weight_below(float(self.p), int(depth.max(initial=0)))
-        return over_groups(_overlap, ranking, ranking.grade, rel, ideal, depth, weights)
+        blocks = ranking.offsets, ranking.above, ranking.retrieved
+        value = np.empty(ranking.groups)
+        _overlap(*blocks, ranking.grade, rel, ideal, depth, weights, value)
+        return value
 
 
 def _weight_below(p: float, depth: int) -> np.ndarray:
@@ -388,7 +391,7 @@ def _weight_below(p: float, depth: int) -> np.ndarray:
 
 @kernel
 def _overlap(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, grade, rel, ideal, depth, weight, out
+    offsets, above, retrieved, grade, rel, ideal, depth, weight, out
 ):
     """Sum overlaps of the list and the ideal.
 
