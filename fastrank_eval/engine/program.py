@@ -8,7 +8,7 @@ before.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -112,7 +112,6 @@ class Program:
              for m, each in zip(self.measures, reasons, strict=True)]
         )  # fmt: skip
         self._of_grades: dict[bytes, GradedGains] = {}
-        self._tables: tuple[np.ndarray, np.ndarray] = np.zeros((1, 0)), np.zeros((1, 1))
         self._supported = np.inf, -np.inf
         self._selections: dict[tuple[bool, bool | None], np.ndarray] = {}
 
@@ -387,19 +386,11 @@ class Program:
 
     def _discount_tables(self, ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
         """Return the discounts of all ranks that lists have, and their sums."""
-        if not self._discounts:
-            return self._tables
-        ranks = max(self._deepest) if all(self._deepest) else _MANY_RANKS
+        ranks = max(self._deepest, default=0) if all(self._deepest) else _MANY_RANKS
         if ranks > _FEW_RANKS:
             ranks = min(ranks, int(ranking.rows.max(initial=0)) + 1)
-        if self._tables[0].shape[1] < ranks:
-            tables = [discount_table(*each, ranks) for each in self._discounts]
-            length = min(len(discount) for discount, _ in tables)
-            self._tables = (
-                np.stack([discount[:length] for discount, _ in tables]),
-                np.stack([summed[: length + 1] for _, summed in tables]),
-            )
-        return self._tables
+        longer = 1 << (ranks - 1).bit_length() if ranks > _FEW_RANKS else _FEW_RANKS
+        return _discounts(tuple(self._discounts), longer)
 
     def _raise(self, ranking: Ranking, error: Sequence[int], name: Callable[[int], str]) -> None:
         """Raise what the kernel has found: its kind, measure, group and reason."""
@@ -408,6 +399,18 @@ class Program:
         if kind == _INFINITE or function is None:
             raise too_large(self.measures[m])
         raise _undefined(self.measures[m], ranking, group, function.reasons[why - 1], name)
+
+
+@lru_cache(8)
+def _discounts(kinds: tuple[tuple[str, float], ...], ranks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return tables of discounts, and of their sums; plans share them."""
+    if not kinds:
+        return np.zeros((1, 0)), np.zeros((1, 1))
+    tables = [discount_table(*each, ranks) for each in kinds]
+    return (
+        np.stack([discount[:ranks] for discount, _ in tables]),
+        np.stack([summed[: ranks + 1] for _, summed in tables]),
+    )
 
 
 _NO_CODES = frozen(np.empty(0, np.uint8))
