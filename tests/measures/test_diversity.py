@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastrank_eval import ArgumentError
 from fastrank_eval.measures import measure, registry
@@ -63,6 +65,21 @@ def test_every_measure__equals_brute_force(ties, item, kind):
     assert result.per_group["group"].to_pylist() == list(range(len(groups)))
     for text in texts:
         wanted = [diversity(text, rows, ties, item) for rows in groups]
+        np.testing.assert_allclose(result[text], wanted, rtol=1e-12, atol=1e-12, err_msg=text)
+
+
+_ROWS = st.tuples(
+    st.sampled_from((None, -math.inf, 0.0, 5e-324, math.inf)),
+    st.frozensets(st.sampled_from((0, 1, 63)), max_size=3),
+).map(lambda row: Covering(*row))
+
+
+@pytest.mark.parametrize("ties", ["expected", "input"])
+@given(groups=st.lists(st.lists(_ROWS, min_size=1, max_size=4), min_size=1, max_size=3))
+def test_extreme_scores_and_subtopics__equal_brute_force(groups, ties):
+    result = evaluate(covering_table(groups), COVERING[::3], ties=ties)
+    for text in COVERING[::3]:
+        wanted = [diversity(text, rows, ties, False) for rows in groups]
         np.testing.assert_allclose(result[text], wanted, rtol=1e-12, atol=1e-12, err_msg=text)
 
 

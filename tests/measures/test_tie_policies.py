@@ -137,16 +137,17 @@ def test_linear_gains_of_any_size__equal_brute_force(ties):
 
 _ROWS = st.tuples(
     st.sampled_from((None, -math.inf, 0.0, 5e-324, math.inf)),
-    st.sampled_from((-1e308, 0.0, 5e-324, 1.0, 2.0, 1e308)),
+    st.sampled_from((None, -1e308, 0.0, 5e-324, 1.0, 2.0, 1e308)),
 ).map(lambda row: Row(*row))
 _OF_RELEVANT_ROWS = [
     *("AP", "AP@2", "AP(over='retrieved')", "AP(over='min')@3", "AP(interpolated=True)@2", "GMAP"),
     *("IPrec(recall=0.5)", "IPrec11", "IPrec11(rounding='up')", "binG", "SetAP", "Utility"),
-    *("NumRet", "NumRel", "NumRelRet"),
+    *("NumRet", "NumRel", "NumRelRet", "bpref", "GMbpref", "NumNonrelRet", "infAP", "Judged@2"),
+    *("Unjudged", "Unjudged@2", "RBPres", "RBPres(tail='if_unjudged')", "Compat"),
 ]
 
 
-@pytest.mark.parametrize("ties", ["expected", "input", "best"])
+@pytest.mark.parametrize("ties", ["expected", "input", "best", "worst"])
 @given(groups=st.lists(st.lists(_ROWS, min_size=1, max_size=5), min_size=1, max_size=3))
 def test_extreme_grades_and_scores__equal_brute_force(groups, ties):
     texts = [text for text in _OF_RELEVANT_ROWS if allows(text, ties)]
