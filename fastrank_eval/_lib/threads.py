@@ -39,7 +39,7 @@ def processors() -> int:
 
     A control group, such as that of a container, may limit its time: two seconds of processors in
     each second are two processors, and a part of one counts as one. The limit is read once: to read
-    it costs 0.3 ms, a third of an evaluation of 100 rows.
+    it costs 0.3 ms, half of an evaluation of 100 rows.
     """
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))

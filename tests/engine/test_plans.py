@@ -187,3 +187,15 @@ def test_threads_share_plans() -> None:
     engine_run._place.cache_clear()
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(values, range(100))) == expected * 20
+
+
+def test_threads_share_a_plan_over_lists_of_any_length() -> None:
+    sizes = (3, 4000, 1025, 9000, 60)
+    tables = [rows(size).set_column(0, "user", pa.array(np.zeros(size))) for size in sizes]
+
+    def value(n: int) -> float:
+        return fe.evaluate(tables[n % len(sizes)], measures="nDCG,RBP", **COLUMNS).value("nDCG")
+
+    expected = [value(n) for n in range(len(sizes))]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(value, range(60))) == expected * 12
