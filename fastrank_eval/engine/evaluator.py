@@ -710,8 +710,7 @@ class ScatteredEvaluator:
 
         def evaluate_range(partitions: range) -> BatchResult:
             rows, starts, keys, clusters = gatherer.gather(partitions)
-            every = np.arange(len(starts) - 1)
-            runs = [watch.run(keys(every), every) for watch in watches]
+            runs = [watch.run(keys(slice(None)), np.arange(len(starts) - 1)) for watch in watches]
             # Without a scan whether scores happen to descend in every group.
             chunks = [
                 Chunk(

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from itertools import accumulate, islice
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -303,14 +304,15 @@ def _scatter_words(words, base, position, out):  # type: ignore[no-untyped-def]
 CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 
 
-@dataclass(frozen=True)
-class _Batches:
+class _Batches(NamedTuple):
     """Batches that share a block, in input order.
 
     Parameters
     ----------
-    columns : list of (ndarray, read-only, or None)
-        Those of the block.
+    words : list of (ndarray, read-only)
+        Words of the keys, as in `PartitionedBatch`.
+    parts : list of (ndarray of unsigned integers, read-only, or None)
+        The bits of the other columns.
     widths : tuple of int
         Number of words of each key column.
     bases : ndarray of int64, shape (batches,), read-only
@@ -321,7 +323,8 @@ class _Batches:
         The same among all rows, partition by partition, all batches in order.
     """
 
-    columns: list[np.ndarray | None]
+    words: list[np.ndarray]
+    parts: list[np.ndarray | None]
     widths: tuple[int, ...]
     bases: np.ndarray
     bounds: np.ndarray
@@ -350,12 +353,20 @@ class Gatherer:
         self._blocks = []
         for block in {id(batch.block): batch.block for batch in batches}.values():
             here = [b for b, batch in enumerate(batches) if batch.block is block]
-            columns = [None if array is None else frozen(array.view()) for array in block.columns]
+            width = sum(block.widths)
+            words = [frozen(cast(np.ndarray, word).view()) for word in block.columns[:width]]
+            bits = [None if a is None else a.view(f"u{a.itemsize}") for a in block.columns[width:]]
+            parts = [None if array is None else frozen(array) for array in bits]
             bases = frozen(np.array([batches[b].base for b in here]))
             at = frozen(bounds[here]), frozen(self._begins[here])
-            self._blocks.append(_Batches(columns, block.widths, bases, *at))
+            self._blocks.append(_Batches(words, parts, block.widths, bases, *at))
         widths = zip(*(block.widths for block in self._blocks), strict=True)
         self._widths = [max(of_column) for of_column in widths]
+        #: Types of the other columns; None where no batch has one.
+        self._kinds = [
+            next((array.dtype for array in arrays if array is not None), None)
+            for arrays in zip(*(batch.parts for batch in batches), strict=True)
+        ]
 
     def rows(self, partitions: range) -> int:
         """Count the rows of some partitions."""
@@ -395,7 +406,7 @@ class Gatherer:
         heads, starts = scratch("chunk heads", rows), scratch("chunk starts", rows + 1)
         output = position, heads, starts
         if len(self._blocks) == 1 and self._widths == [1]:
-            words = cast(np.ndarray, block.columns[0]).reshape(1, -1)
+            words = block.words[0].reshape(1, -1)
             bounds = block.bounds[:, partitions.start : partitions.stop + 1]
             ends = encode_rows(words, bounds, *output, block.bases, place=True)
         else:
@@ -408,16 +419,18 @@ class Gatherer:
         if self._partitioner.outer < len(self._partitioner.columns):
             clusters = self._sort_by_cluster(partitions, position, heads[:groups], starts)
         position = frozen(position.view())
-        parts = range(len(block.columns) - sum(block.widths))
-        *arrays, numbers = (self._part(partitions, part, position) for part in parts)
+        places = [self._place(block, partitions) for block in self._blocks]
+        *arrays, numbers = [
+            None if kind is None else self._part(part, kind, places, position)
+            for part, kind in enumerate(self._kinds)
+        ]
         items = self._items(partitions, position)
         chunk = Columns(0, rows, (), tuple(arrays), items, numbers)
 
         def keys(wanted: Groups) -> Keys:
-            words = self._words(partitions)[:, heads[:groups][wanted]]
-            column_words = np.split(words, np.cumsum(self._widths)[:-1])
-            pairs = zip(self._partitioner.columns, column_words, strict=True)
-            return tuple(column.keys(list(words)) for column, words in pairs)
+            words = iter(self._words(partitions)[:, heads[:groups][wanted]])
+            pairs = zip(self._partitioner.columns, self._widths, strict=True)
+            return tuple([column.keys(list(islice(words, width))) for column, width in pairs])
 
         return chunk, starts[: groups + 1], keys, clusters
 
@@ -442,8 +455,8 @@ class Gatherer:
 
     def _place(self, block: _Batches, partitions: range) -> tuple[Any, ...]:
         """Return where rows of a block lie in it, and in the chunk, for kernels."""
-        first, last = partitions.start, partitions.stop
-        return block.bounds, block.begins, first, last, int(self._bounds[first])
+        first = partitions.start
+        return block.bounds, block.begins, first, partitions.stop, int(self._bounds[first])
 
     def _words(self, partitions: range) -> np.ndarray:
         """Gather the words of all keys, partition by partition."""
@@ -452,31 +465,24 @@ class Gatherer:
         if len(self._blocks) > 1:
             words[:] = 0  # shorter keys have fewer words
         for block in self._blocks:
-            column = iter(block.columns)
-            for first, width in zip(np.cumsum([0, *self._widths]), block.widths, strict=False):
+            column, place = iter(block.words), self._place(block, partitions)
+            firsts = accumulate(self._widths, initial=0)
+            for first, width in zip(firsts, block.widths, strict=False):
                 for w in range(width):
-                    _copy_partitions(
-                        next(column),
-                        block.bases,
-                        *self._place(block, partitions),
-                        words[first + w],
-                    )
+                    _copy_partitions(next(column), block.bases, *place, words[first + w])
         return frozen(words)
 
-    def _part(self, partitions: range, part: int, position: np.ndarray) -> np.ndarray | None:
+    def _part(
+        self, part: int, kind: np.dtype, places: Sequence[tuple[Any, ...]], position: np.ndarray
+    ) -> np.ndarray:
         """Gather one array of `PartitionedBatch.parts` in order of groups."""
-        arrays = [block.columns[sum(block.widths) + part] for block in self._blocks]
-        kind = next((array.dtype for array in arrays if array is not None), None)
-        if kind is None:
-            return None
-        out = scratch(f"part {part}", self.rows(partitions), kind)
+        out = scratch(f"part {part}", len(position), kind)
         bits = out.view(f"u{kind.itemsize}")
-        if any(array is None for array in arrays):
+        if any(block.parts[part] is None for block in self._blocks):
             bits[:] = 0
-        for block, array in zip(self._blocks, arrays, strict=True):
-            if array is not None:
-                values = frozen(array.view(bits.dtype))
-                _scatter_partitions(values, *self._place(block, partitions), position, bits)
+        for block, place in zip(self._blocks, places, strict=True):
+            if block.parts[part] is not None:
+                _scatter_partitions(block.parts[part], *place, position, bits)
         return frozen(out.view())
 
     def _items(self, partitions: range, position: np.ndarray) -> pa.Array | None:
