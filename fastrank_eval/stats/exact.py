@@ -131,10 +131,9 @@ class ExactSums:
         self._ensure_digits(lowest, highest)
         self.count_additions(groups)
         if exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1] and not len(slices):
-            room = scratch("exact sums", (3 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
+            room = scratch("exact sums", (2 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
             _add_safe_terms(
-                numbers, exponents, factors, self.lowest, room, room.view(np.int64),
-                self.digits[terms],
+                numbers, exponents, factors, self.lowest, room, self.digits[terms]
             )  # fmt: skip
         else:
             rounded = scratch("rounded products", groups, np.float64)
@@ -622,7 +621,7 @@ BLOCK, _STEP = 1 << 10, 50
 
 @kernel
 def _add_safe_terms(  # type: ignore[no-untyped-def]
-    numbers, exponents, factors, lowest, room, room_bits, digits
+    numbers, exponents, factors, lowest, room, digits
 ):
     """Add the terms of safe numbers to the first row, by vectors."""
     for lo in range(0, numbers.shape[1], BLOCK):
@@ -630,19 +629,18 @@ def _add_safe_terms(  # type: ignore[no-untyped-def]
         first = numbers[0, lo : lo + count]
         for k in range(numbers.shape[0]):
             x = numbers[k, lo : lo + count]
-            value = room[3 + k, :count]
+            value = room[2 + k, :count]
             for g in range(count):
                 value[g] = x[g] if first[g] == first[g] else 0.0
         for term in range(factors.shape[0]):
             _add_term(
-                factors[term], room[3:], exponents, 0, count, lowest, room, room_bits,
-                digits[term, 0],
+                factors[term], room[2:], exponents, 0, count, lowest, room, digits[term, 0]
             )  # fmt: skip
 
 
 @kernel
 def _add_term(  # type: ignore[no-untyped-def]
-    factors, numbers, exponents, first, count, lowest, room, room_bits, sums
+    factors, numbers, exponents, first, count, lowest, room, sums
 ):
     """Add a term of some groups from `first` on, of numbers with exponents."""
     value = room[0, :count]
@@ -678,14 +676,14 @@ def _add_term(  # type: ignore[no-untyped-def]
             rest = product - upper_a * upper_b - lower_a * upper_b - upper_a * lower_b
             value[g] = product
             error[g] = lower_a * lower_b - rest
-        _add_values(error, room_bits[1], top - 53, exact, lowest, room[2], room_bits[2], sums)
+        _add_values(error, top - 53, exact, lowest, sums)
     elif factors[3] < 0:
         for g in range(count):
             value[g] = (x[g] * y[g]) * z[g]
     else:
         for g in range(count):
             value[g] = (x[g] * y[g]) * (z[g] * w[g])
-    _add_values(value, room_bits[0], top, low, lowest, room[2], room_bits[2], sums)
+    _add_values(value, top, low, lowest, sums)
 
 
 @kernel
@@ -701,36 +699,31 @@ def add_integer(number, position, digits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_values(  # type: ignore[no-untyped-def]
-    values, bits, top, low, lowest, shifted, shifted_bits, sums
-):
+def _add_values(values, top, low, lowest, sums):  # type: ignore[no-untyped-def]
     """Add values below `SAFE` to digits, `_STEP` bits of all at a time.
 
-    Their bits are from `top` down to `low`.
-    A double so large that its last bit is worth 2**e rounds what is added to it to multiples of
-    2**e. As an integer it has grown by that multiple, and integers add exactly.
+    Their bits are from `top` down to `low`. A double so large that its last bit is worth 2**e
+    rounds what is added to it to multiples of 2**e. As an integer it has grown by that multiple,
+    and integers add exactly.
     """
-    count = values.shape[0]
     steps = 0
     while top > low:
         # Few values have bits below those of the first steps.
         if steps > 1:
             size = np.int64(0)
-            for g in range(count):
-                size = max(size, bits[g] & 0x7FFFFFFFFFFFFFFF)
+            for g in range(values.shape[0]):
+                size = max(size, np.float64(values[g]).view(np.int64) & 0x7FFFFFFFFFFFFFFF)
             if size == 0:
                 break
             top = min(top, int(size >> 52) + 2 * UNIT - 1022)
         steps += 1
         # All bits are worth 2**-1074 or more, and no less than the lowest digit.
         top = max(top - _STEP, UNIT, 32 * lowest)
-        shift_bits = ((top - UNIT + 1) << 52) | (1 << 51)
-        shifted_bits[0] = shift_bits
-        shift = shifted[0]
-        for g in range(count):
-            shifted[g] = values[g] + shift
-            values[g] -= shifted[g] - shift
+        shift_bits = np.int64(((top - UNIT + 1) << 52) | (1 << 51))
+        shift = shift_bits.view(np.float64)
         total = np.int64(0)
-        for g in range(count):
-            total += shifted_bits[g] - shift_bits
+        for g in range(values.shape[0]):
+            shifted = np.float64(values[g] + shift)
+            total += shifted.view(np.int64) - shift_bits
+            values[g] -= shifted - shift
         add_integer(total, top - 32 * lowest, sums)

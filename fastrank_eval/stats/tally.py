@@ -279,11 +279,11 @@ class Tally:
         arrays = _views(groups.rows, groups.positives, groups.starts, listed, slices)
         order = scratch("tally: order", 3 * number).reshape(3, number)
         numbers = scratch("tally: numbers", 7 * number, np.float64).reshape(7, number)
-        room = scratch("tally: room", 3 * BLOCK, np.float64).reshape(3, BLOCK)
+        room = scratch("tally: room", 2 * BLOCK, np.float64).reshape(2, BLOCK)
         while start != _DONE:
             start = _add_groups(
                 lines, _ALL_FACTORS, *measured, *(base or measured), *arrays, order, numbers,
-                numbers.view(np.int64), room, room.view(np.int64), self._by_slice, self._counts,
+                numbers.view(np.int64), room, self._by_slice, self._counts,
                 self._pair_counts, self._columns, self._dropped, self._lowest, self._digits,
                 self._exponents, self._limits, start,
             )  # fmt: skip
@@ -539,7 +539,7 @@ def _add_sizes(sizes, digits):  # type: ignore[no-untyped-def]
 @kernel
 def _add_groups(  # type: ignore[no-untyped-def]
     lines, factors, values, reasons, weights, base_values, base_reasons, base_weights, rows,
-    positives, starts, ranked, slices, order, numbers, bits, room, room_bits, by_slice, counts,
+    positives, starts, ranked, slices, order, numbers, bits, room, by_slice, counts,
     pair_counts, columns, dropped, lowest, digits, exponents, limits, start,
 ):  # fmt: skip
     """Add units from `start` on; return the first that needs more memory.
@@ -638,7 +638,7 @@ def _add_groups(  # type: ignore[no-untyped-def]
             is_safe = least >= SAFE[0] and needs[2] <= SAFE[1]
             _add_runs(
                 numbers, bits, exponents, of_unit, is_safe, sliced, order, by_slice, present,
-                lowest, room, room_bits, digits[q[_FIRST] : q[_FIRST] + terms],
+                lowest, room, digits[q[_FIRST] : q[_FIRST] + terms],
             )  # fmt: skip
     return failed
 
@@ -797,7 +797,7 @@ def _count_pairs(order, by_slice, present, empty, counts):  # type: ignore[no-un
 @kernel
 def _add_runs(  # type: ignore[no-untyped-def]
     numbers, bits, exponents, factors, is_safe, sliced, order, by_slice, present, lowest, room,
-    room_bits, digits,
+    digits,
 ):  # fmt: skip
     """Add the terms of a unit: a slice by vectors, or many small slices."""
     j = 0
@@ -809,15 +809,7 @@ def _add_runs(  # type: ignore[no-untyped-def]
                 count = min(BLOCK, by_slice[_EDGE, j + 1] - lo)
                 for term in range(factors.shape[0]):
                     _add_term(
-                        factors[term],
-                        numbers,
-                        exponents,
-                        lo,
-                        count,
-                        lowest,
-                        room,
-                        room_bits,
-                        digits[term, s],
+                        factors[term], numbers, exponents, lo, count, lowest, room, digits[term, s]
                     )
             j += 1
             continue

@@ -193,8 +193,8 @@ def test_tally__of_any_chunks__is_the_states_of_each_measure(
 @given(
     seed=st.integers(0, 2**32),
     kind=st.sampled_from(KINDS),
-    groups=st.sampled_from([1, 9, 40, 300]),
-    slices=st.sampled_from([1, 2, 9, 60]),
+    groups=st.sampled_from([1, 9, 40]),
+    slices=st.sampled_from([1, 2, 9]),
 )
 def test_slices_together__are_the_sums_of_all_rows(
     seed: int, kind: str, groups: int, slices: int
