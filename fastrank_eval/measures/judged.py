@@ -370,21 +370,26 @@ class Compatibility(Measure):
             depth = np.maximum(ranking.retrieved, ranking.relevant(rel))
         else:
             depth = np.full(ranking.groups, self.depth, np.int64)
-        weights = _weight_below(float(self.p), int(depth.max(initial=0)))
+        most = int(depth.max(initial=0))
+        weights = _weights(float(self.p), most, from_top=self.depth == "lists")
         blocks = ranking.offsets, ranking.above, ranking.retrieved
         value = np.empty(ranking.groups)
         _overlap(*blocks, ranking.grade, rel, ideal, depth, weights, value)
         return value
 
 
-def _weight_below(p: float, depth: int) -> np.ndarray:
-    """Sum p^(d-1)/d over d = m + 1 ... depth for each m.
+def _weights(p: float, depth: int, *, from_top: bool) -> np.ndarray:
+    """Return numbers whose differences are sums of p^(d-1)/d.
 
-    Addition starts with the smallest term.
+    The number at m, less that at n, is the sum over d = m + 1 ... n. Addition starts with the
+    smallest term, or `from_top`: then no number depends on the depth, which other lists decide.
     """
-    ranks = np.arange(1, depth + 1, dtype=np.float64)
+    terms = powers(p, depth) / np.arange(1, depth + 1, dtype=np.float64)
     weights = np.zeros(depth + 1)
-    weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
+    if from_top:
+        weights[1:] = -np.cumsum(terms)
+    else:
+        weights[:-1] = np.cumsum(terms[::-1])[::-1]
     weights.flags.writeable = False
     return weights
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval.testing import bits
 from tests.oracles.measures import Row, oracle
 from tests.strategies import random_groups
@@ -59,3 +60,17 @@ def test_negative_grades__are_pooled_but_not_judged():
     assert result.value("infAP") == pytest.approx(oracle("infAP", rows, "input"), abs=1e-15)
     e = 1e-5
     assert result.value("infAP") == pytest.approx((1 + 2 * e / (1 + 2 * e)) / 3, abs=1e-15)
+
+
+def test_overlap_to_the_end_of_lists__does_not_depend_on_other_lists():
+    rows = np.random.default_rng(7).integers(1, 300, 60)
+    group = np.repeat(np.arange(60), rows)
+    label = np.random.default_rng(8).integers(0, 2, len(group))
+    table = {"group": group, "score": -np.arange(len(group)) * 1.0, "label": label}
+    options = {"measures": "Compat(depth='lists')", "ties": "input", "group": "group"}
+    options |= {"score": "score", "label": "label"}
+    wanted = fe.evaluate(table, **options, keep="values").per_group.column(-1).to_pylist()
+    for g in range(60):
+        alone = {name: values[group == g] for name, values in table.items()}
+        found = fe.evaluate(alone, **options, undefined="skip", keep="values").per_group
+        assert repr(found.column(-1)[0].as_py()) == repr(wanted[g]), g
