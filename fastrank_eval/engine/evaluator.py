@@ -233,7 +233,7 @@ class Evaluator:
         return [self.plan_columns.for_plan(p, rows) for p in self.grouped]
 
     def edge(self, batch: pa.RecordBatch, row: int) -> int:
-        """Find the first row from `row` on where a cluster begins; by default a group is one."""
+        """Find the first row from `row` on where a cluster, or a group, begins."""
         columns = self.plan_columns.keys[: self.first.roles.outer]
         first, rows = row - 1, _EDGE_ROWS
         # Invalid keys are an error where the rows are read.
@@ -299,7 +299,10 @@ class Evaluator:
     def _evaluate(
         self, p: int, chunk: Chunk, keys: Callable[[Groups], Keys]
     ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
-        """Evaluate the rows that a plan does not drop; None if it keeps no values of groups."""
+        """Evaluate the rows that a plan does not drop.
+
+        None if it keeps no values of groups.
+        """
         plan, groups = self.plans[p], None
         if plan.roles.drops_rows:
             chunk, groups, left_out = chunk.kept(plan.roles)
@@ -741,7 +744,7 @@ class ScatteredEvaluator:
         return results
 
     def _watches(self) -> list[KeyWatch]:
-        """Return what finds groups in two clusters; nothing where there can be none."""
+        """Return what finds groups in two clusters, if there can be any."""
         roles = self._plan.roles
         split = roles.nested and not set(roles.cluster) <= set(roles.group)
         return [KeyWatch(True, roles.group, roles.inner)] if split else []

@@ -236,7 +236,7 @@ class Program:
         return measured
 
     def _selected(self, in_slices: bool, of_every_row: bool | None) -> np.ndarray:
-        """Mark the measures of slices alone, and those that rank every row, or do not."""
+        """Mark measures of slices alone, and those that rank every row or do not."""
         key = in_slices, of_every_row
         if key not in self._selections:
             self._selections[key] = np.array(

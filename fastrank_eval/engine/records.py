@@ -530,7 +530,7 @@ def _of_rows(
 def _over_groups(
     plan: Plan, sums: Sums, indices: Sequence[int], is_overall: bool
 ) -> dict[tuple[int, int], Iterator[_Found]]:
-    """Compute the means and the sums over groups of each slice, by model and measure."""
+    """Compute means and sums over groups of each slice, model and measure."""
     positions = [
         (model, m)
         for model in range(len(plan.roles.scores))

@@ -361,10 +361,6 @@ class MeanState(_GroupState):
         """Return the number of groups used."""
         return self._counts[m].at(row, _USED)
 
-    def clusters_used(self, m: int, row: int = 0) -> int:
-        """Return the number of nested clusters with a group used."""
-        return self._counts[m].at(row, _CLUSTERS)
-
     def rows(self, m: int, row: int = 0) -> int:
         """Return the number of rows of the groups used."""
         return self._counts[m].at(row, _ROWS)

@@ -170,7 +170,7 @@ def moments_of(measures: Sequence[ModelSums], confidence: float) -> list[list[Mo
 
 
 def _joined(measures: Sequence[ModelSums]) -> ModelSums:
-    """Put measures of one slice one after another; only sums and counts differ."""
+    """Put measures of one slice in a row; only sums and counts differ."""
     first, lines = measures[0], len(measures)
     if lines == 1:
         return first

@@ -55,8 +55,8 @@ _ALL_FACTORS = _factors_of((*_UNWEIGHTED, *_WEIGHTED, *_PAIRED))
 # Counters of a slice: groups, rows and positives; the sums of n^2 and n^4 over groups of n rows, in
 # parts of 31 bits.
 _SIZES = 9
-#: Numbers of reasons are below this; how many most measures have.
-REASONS, _FEW_REASONS = 63, 7
+#: Numbers of reasons are bytes; how many most measures have.
+_REASONS, _FEW_REASONS = 256, 7
 # Lines of integers by slice: what is counted of the slices of a chunk.
 _PLACE, _ABSENT, _ABSENT_ROWS, _SLICE, _EDGE, _GROUPS, _ROWS, _POSITIVES = range(8)
 # What the kernel returns: it is done, or has found too many slices, or too large a sum.
@@ -238,7 +238,7 @@ class Tally:
         self._pair_counts = np.zeros((units.pairs, 1, 5), np.int64)
         # The mean and the reason of each line of dropped groups, and the line of these.
         self._owners = [(place, k) for place in range(units.means) for k in range(1, 1 + reasons)]
-        self._columns = np.full((units.means, REASONS), _NO_COLUMN, np.int64)
+        self._columns = np.full((units.means, _REASONS), _NO_COLUMN, np.int64)
         self._columns[:, 1 : 1 + reasons] = np.arange(len(self._owners)).reshape(
             units.means, reasons
         )
