@@ -226,7 +226,7 @@ class Columns(NamedTuple):
 
     @property
     def label(self) -> np.ndarray:
-        """Grades in their own integer type, float32 or float64; 0 for unjudged rows."""
+        """Grades in their own type, 0 for unjudged rows."""
         label: np.ndarray = self.arrays[0]
         return label
 
@@ -238,19 +238,19 @@ class Columns(NamedTuple):
 
     @property
     def subtopics(self) -> np.ndarray | None:
-        """Bit s is set if the row covers subtopic s; None if no measure uses it. uint64."""
+        """Bits of the subtopics of rows, uint64; None if no measure uses them."""
         subtopics: np.ndarray | None = self.arrays[2]
         return subtopics
 
     @property
     def unjudged(self) -> np.ndarray | None:
-        """Mask of rows without a label, if a measure uses it; None if every row has one."""
+        """Mask of rows without a label; None if none or no measure uses it."""
         unjudged: np.ndarray | None = self.arrays[3]
         return unjudged
 
     @property
     def scores(self) -> tuple[np.ndarray, ...]:
-        """float32 or float64, with the order and ties of the input; 0 for unretrieved rows."""
+        """Scores with the order and ties of the input; 0 for unretrieved rows."""
         return self.arrays[4 : 4 + self.models]
 
     @property
@@ -260,7 +260,7 @@ class Columns(NamedTuple):
 
     @property
     def named_columns(self) -> tuple[np.ndarray, ...]:
-        """Group weights, then the codes of fields and of slice columns. float64 or int32."""
+        """Group weights (float64), then codes of fields and slices (int32)."""
         return self.arrays[4 + 2 * self.models :]
 
     def without_masks(self, unjudged: bool, unretrieved: bool) -> Columns:

@@ -382,7 +382,7 @@ class RowReader:
     def jobs(
         self, rows: int, slice_rows: int | None = None, edge: Edge | None = None
     ) -> Iterator[WorkBatch]:
-        """Divide all rows, peeked ones included, among threads; see `split_batches`."""
+        """Divide all rows, peeked ones too, among threads; see `split_batches`."""
         parts = split_batches(self._unread_batches(), rows, slice_rows, edge, self.rows)
         return join_batches(self._report_rows(parts), rows)
 
