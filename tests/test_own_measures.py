@@ -387,3 +387,27 @@ def test_how_to__its_class_use_and_test__run_as_they_stand__and_the_plugin_makes
     assert re.search(r"1 failed, [1-9]\d* passed, [1-9]\d* skipped", told)
     for name in ("use.txt::use.txt", "test_my_measures.py::"):
         assert f"PASSED {name}" in told
+
+
+class ManyReasons(Coverage):
+    name = "ManyReasons"
+    aliases = ()
+
+    def shared_values(self, ranking, cutoffs):
+        return np.full(ranking.groups, np.nan)
+
+    def reasons(self, ranking):
+        for g in range(ranking.groups):
+            yield f"reason {g}", np.arange(ranking.groups) == g
+
+
+@pytest.mark.parametrize("groups", [200, 300])
+def test_reasons__are_counted_up_to_255(groups):
+    log = {"user": np.arange(groups), "click": np.ones(groups), "pctr": np.ones(groups)}
+    fe.register(ManyReasons)
+    if groups == 200:
+        (line,) = fe.evaluate(log, measures="ManyReasons", **ROLES)
+        assert line.dropped == {f"reason {g}": 1 for g in range(groups)}
+    else:
+        with pytest.raises(fe.MeasureError, match="reasons: must be at most 255 texts"):
+            fe.evaluate(log, measures="ManyReasons", **ROLES)

@@ -36,6 +36,8 @@ _NO_RELEVANT, _ZERO_WEIGHT = 1, 2
 _UNDEFINED, _INFINITE = 1, 2
 #: Ranks whose discounts are kept whatever lists have, and more than any list has.
 _FEW_RANKS, _MANY_RANKS = 1 << 10, 1 << 60
+#: Their indices are bytes.
+_MOST_REASONS = 255
 #: Sets of distinct grades whose gains are kept.
 _MOST_SETS = 64
 
@@ -150,6 +152,11 @@ class Program:
 
     def code_of(self, reason: str) -> int:
         """Return the index of a reason in `reasons`, which may grow."""
+        if reason not in self.reasons and len(self.reasons) > _MOST_REASONS:
+            raise MeasureError(
+                f"reasons: must be at most {_MOST_REASONS} texts for all measures of a run, got "
+                f"{reason!r} too; yield one text for all groups of a kind."
+            )
         return _index(self.reasons, reason)
 
     def weights_of(self, line: int) -> int:

@@ -31,7 +31,7 @@ for _ in range(3):
 def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(empty_store, store) -> None:
     folder = empty_store / "kernels"
     # Kernels of AUC are compiled again, the others are there: all of them take half a minute.
-    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_auc-*"))
+    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_auc_of_groups-*"))
     environment = {**os.environ, "FASTRANK_CACHE_DIR": str(folder)}
     options = {"env": environment, "cwd": Path(__file__).parents[3], "capture_output": True}
     compiled = []
