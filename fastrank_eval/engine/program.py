@@ -114,6 +114,7 @@ class Program:
              for m, each in zip(self.measures, reasons, strict=True)]
         )  # fmt: skip
         self._of_grades: dict[bytes, GradedGains] = {}
+        self._uses_scratch = any(f is not None and f.uses_scratch for f in self._functions)
         self._supported = np.inf, -np.inf
         self._selections: dict[tuple[bool, bool | None], np.ndarray] = {}
 
@@ -231,11 +232,10 @@ class Program:
         name : callable
             Maps the position of a group to the text of its key, for messages.
         """
-        measured = Measured(
-            _room(f"values {model}", self._term_lines, ranking.groups),
-            _room(f"reasons {model}", len(self.measures), ranking.groups, np.uint8),
-            _room(f"weights {model}", len(self._kinds), ranking.groups),
-        )
+        lines, groups = self._term_lines, ranking.groups
+        numbers = _room(f"numbers {model}", lines + len(self._kinds), groups)
+        reasons = _room(f"reasons {model}", len(self.measures), groups, np.uint8)
+        measured = Measured(numbers[:lines], reasons, numbers[lines:])
         for one, of_every_row in ((ranking, False), (every_row, True)):
             if one is not None:
                 kind = None if every_row is None else of_every_row
@@ -282,14 +282,17 @@ class Program:
             of_zeros = row_weights.zeros_above, row_weights.zeros_tied, row_weights.zeros
             of_rows = [*map(frozen, (row_weights.labelled, *of_zeros))]
         graded, codes = self._graded(ranking)
-        gains = _room("gains", len(self._gains), len(ranking.grade))
+        gains = best = _NO_GAINS
+        if self._gains:
+            gains = _room("gains", len(self._gains), len(ranking.grade))
+            best = _room("best", len(self._bests), len(ranking.grade))
         if graded is None:
             for k, measure in enumerate(self._gain_measures):
                 gains[k] = measure.gains_of(ranking.grade)
             graded = GradedGains(np.empty((len(gains), 0)), np.empty((len(gains), 0), np.int64))
-        deepest = 1
-        if any(f is not None and f.uses_scratch for f in self._functions):
-            deepest = int(ranking.rows.max(initial=1)) + 1
+        ranks = _NO_RANKS
+        if self._uses_scratch:
+            ranks = scratch("ranks", int(ranking.rows.max(initial=1)) + 1, np.float64)
         error = np.zeros(4, np.int64)
         _run(
             selected, self._addresses, self._lines, self._numbers, self._policies, self._codes,
@@ -300,9 +303,8 @@ class Program:
                 *(ranking.judged or entries), *(ranking.covering or entries),
             )),
             *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(ranking),
-            _room("counts", 2 * rels, groups, np.int64), gains,
-            _room("best", len(self._bests), len(ranking.grade)), weights, values, reasons,
-            _room("ranks", 1, deepest)[0], np.zeros(256, np.int64), error,
+            _room("counts", 2 * rels, groups, np.int64), gains, best, weights, values, reasons,
+            ranks, np.zeros(256, np.int64), error,
         )  # fmt: skip
         if error[0]:
             self._raise(ranking, error.tolist(), name)
@@ -420,6 +422,7 @@ def _discounts(kinds: tuple[tuple[str, float], ...], ranks: int) -> tuple[np.nda
     )
 
 
+_NO_GAINS, _NO_RANKS = np.empty((0, 0)), np.empty(0)
 _NO_CODES = frozen(np.empty(0, np.uint8))
 _NO_ORDER = np.empty((0, 0), np.int64)
 
