@@ -245,12 +245,20 @@ def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
     """Average the best precisions with at least the hits of each recall level."""
     if group.relevant == 0:
         return np.nan
+    best = 0.0
+    hits = group.hits
+    for e in range(group.end - 1, group.first - 1, -1):
+        if rows.above[e] < group.retrieved and rows.grade[e] >= options.rel:
+            best = max(best, hits / (rows.above[e] + 1))
+            options.scratch[hits] = best
+            hits -= 1
     up = options.parameters[0] != 0.0
     levels = int(options.parameters[1])
     total = 0.0
     for k in range(levels):
-        needed = _relevant_at(options.parameters[2 + k], group.relevant, up)
-        total += _best_precision(group, rows, options.rel, needed)
+        needed = max(_relevant_at(options.parameters[2 + k], group.relevant, up), 1)
+        if needed <= group.hits:
+            total += options.scratch[needed]
     return total / levels
 
 
@@ -265,21 +273,7 @@ def _relevant_at(recall, relevant, up):  # type: ignore[no-untyped-def]
     return np.int64(floor) + (exact - floor >= 0.5)
 
 
-@inlined
-def _best_precision(group, rows, rel, needed):  # type: ignore[no-untyped-def]
-    """Find the best precision with at least the needed hits, at least 1."""
-    best = 0.0
-    hits = group.hits
-    e = group.end
-    while hits >= max(needed, 1):
-        e -= 1
-        if rows.above[e] < group.retrieved and rows.grade[e] >= rel:
-            best = max(best, hits / (rows.above[e] + 1))
-            hits -= 1
-    return best
-
-
-_AT_LEVELS = GroupFunction(_at_levels)
+_AT_LEVELS = GroupFunction(_at_levels, uses_scratch=True)
 
 
 class QMeasure(PositiveGain):
