@@ -199,20 +199,20 @@ def resolve_blocks(
         For ``"worst"``: the labelled rows in order of their new rank. None for ``"best"``, which
         keeps the order.
     """
-    _rank_in_blocks(offsets, block_above, block_size, grade, ties == "best", above)
-    if ties == "best":
-        return None
-    worst_order = np.arange(len(grade))
-    _reverse_blocks(offsets, block_above, worst_order)
-    return worst_order
+    best = ties == "best"
+    worst_order = np.empty(0 if best else len(grade), np.int64)
+    _rank_in_blocks(offsets, block_above, block_size, grade, best, above, worst_order)
+    return None if best else worst_order
 
 
 @kernel
-def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
+def _rank_in_blocks(  # type: ignore[no-untyped-def]
+    offsets, block_above, block_size, grade, best, above, worst_order
+):
     """Rank the labelled rows of each block.
 
     Best: positive grades first, then the rows with label 0, then negative grades. Worst: the
-    reverse.
+    reverse. It reverses the rows of each block, so that ranks ascend.
     """
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
@@ -224,19 +224,6 @@ def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # ty
                 rank_in_block = e - lo if grade[e] > 0 else block_size[e] - (hi - e)
                 if not best:
                     rank_in_block = block_size[e] - 1 - rank_in_block
+                    worst_order[e] = lo + hi - 1 - e
                 above[e] = block_above[e] + rank_in_block
-            lo = hi
-
-
-@kernel
-def _reverse_blocks(offsets, block_above, worst_order):  # type: ignore[no-untyped-def]
-    """Reverse the rows of each block, so that worst-case ranks ascend."""
-    for g in range(offsets.shape[0] - 1):
-        lo = offsets[g]
-        while lo < offsets[g + 1]:
-            hi = lo
-            while hi < offsets[g + 1] and block_above[hi] == block_above[lo]:
-                hi += 1
-            for e in range(lo, hi):
-                worst_order[e] = lo + hi - 1 - e
             lo = hi
