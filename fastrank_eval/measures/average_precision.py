@@ -20,6 +20,8 @@ from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
+    best_with_gain,
+    gain_of_block,
     ranks_in_sight,
     relevant_of_block,
 )
@@ -313,9 +315,7 @@ def _blended(group, rows, options):  # type: ignore[no-untyped-def]
     rank has a row with a gain with probability r/n. Expected hits and gains up to it, summed over
     the r rows, are r (A + 1 + (i - 1)(r - 1)/(n - 1)) and r G + S + (i - 1)(r - 1) S/(n - 1).
     """
-    relevant = 0
-    while group.first + relevant < group.end and rows.best[group.first + relevant] > 0.0:
-        relevant += 1
+    relevant = best_with_gain(group, rows)
     if relevant == 0:
         return np.nan
     beta = options.parameters[0]
@@ -328,13 +328,7 @@ def _blended(group, rows, options):  # type: ignore[no-untyped-def]
     while e < group.end and rows.above[e] < group.retrieved:
         c = rows.above[e]
         n = rows.size[e]
-        r = 0
-        total = 0.0
-        while e < group.end and rows.above[e] == c:
-            if rows.gain[e] > 0.0:
-                r += 1
-                total += rows.gain[e]
-            e += 1
+        e, total, r = gain_of_block(rows, e, group.end)
         if r == 0:
             continue
         ranks = ranks_in_sight(options, c, n)

@@ -25,7 +25,14 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import WEIGHT, Measure, Param
-from fastrank_eval.measures.group_function import GroupFunction, at_most, ranks_in_sight
+from fastrank_eval.measures.group_function import (
+    GroupFunction,
+    at_most,
+    best_with_gain,
+    discounted,
+    gain_of_block,
+    ranks_in_sight,
+)
 
 DISCOUNT = Param(
     "discount",
@@ -99,17 +106,11 @@ def expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
     while e < group.end and rows.above[e] < group.retrieved:
         c = rows.above[e]
         n = rows.size[e]
-        block = 0.0
-        while e < group.end and rows.above[e] == c:
-            block += rows.gain[e]
-            e += 1
+        e, block, _ = gain_of_block(rows, e, group.end)
         m = ranks_in_sight(options, c, n)
         if m <= 0:
             break
-        if n == 1:
-            total += block * options.discount[c]
-        else:
-            total += block * ((options.summed[c + m] - options.summed[c]) / n)
+        total += discounted(options, block, c, m, n)
     return total
 
 
@@ -422,9 +423,7 @@ def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
     """
     first, end, best = group.first, group.end, rows.best
     discount, summed = options.discount, options.summed
-    judged = 0
-    while first + judged < end and best[first + judged] > 0.0:
-        judged += 1
+    judged = best_with_gain(group, rows)
     if judged == 0:
         return np.nan
     ideal = 0.0
@@ -436,13 +435,7 @@ def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
     while e < end and rows.above[e] < group.retrieved:
         c = rows.above[e]
         n = rows.size[e]
-        block = 0.0
-        r = 0
-        while e < end and rows.above[e] == c:
-            block += rows.gain[e]
-            if rows.gain[e] > 0.0:
-                r += 1
-            e += 1
+        e, block, r = gain_of_block(rows, e, end)
         if r == 0:
             continue
         retrieved_relevant += r
@@ -458,10 +451,7 @@ def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
             else:
                 others = (r - 1) * (block / (n - 1)) * (summed[i] - summed[c])
                 total += (r * gained + block * discount[i] + others) / n / ideal
-        if n == 1:
-            gained += block * discount[c]
-        else:
-            gained += block * ((summed[c + n] - summed[c]) / n)
+        gained += discounted(options, block, c, n, n)
     while ranks < judged:
         ideal += best[first + ranks] * discount[ranks]
         ranks += 1
@@ -472,7 +462,7 @@ def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
 def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
     """Average the expected nDCG at the ranks where the ideal gain falls."""
     first, end, best = group.first, group.end, rows.best
-    retrieved, discount, summed = group.retrieved, options.discount, options.summed
+    retrieved = group.retrieved
     if options.parameters[0] != 0.0 and group.relevant == 0:
         return np.nan
     total = 0.0
@@ -494,29 +484,21 @@ def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
         depth = retrieved
         if not at_end:
             while first + ranks < end and best[first + ranks] == level:
-                ideal += level * discount[ranks]
+                ideal += level * options.discount[ranks]
                 ranks += 1
             depth = min(ranks, retrieved)
         while c + n < depth:
-            if n == 1:
-                gained += block * discount[c]
-            elif n > 0:
-                gained += block * ((summed[c + n] - summed[c]) / n)
-            block = 0.0
+            if n > 0:
+                gained += discounted(options, block, c, n, n)
             c = retrieved
             n = 0
             if e < end and rows.above[e] < retrieved:
                 c = rows.above[e]
                 n = rows.size[e]
-            while e < end and rows.above[e] == c:
-                block += rows.gain[e]
-                e += 1
+                e, block, _ = gain_of_block(rows, e, end)
         value = gained
         if c < depth and n > 0:
-            if n == 1:
-                value += block * discount[c]
-            else:
-                value += block * ((summed[min(c + n, depth)] - summed[c]) / n)
+            value += discounted(options, block, c, min(n, depth - c), n)
         total += value / ideal
         points += 1
     return _at_most_1(total / points) if points > 0 else np.nan

@@ -167,6 +167,36 @@ def relevant_of_block(rows, rel, e, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def gain_of_block(rows, e, end):  # type: ignore[no-untyped-def]
+    """Return the end of the tie block of row `e`, its gain, and its rows with a gain above 0."""
+    above = rows.above[e]
+    gain = 0.0
+    gaining = 0
+    while e < end and rows.above[e] == above:
+        gain += rows.gain[e]
+        gaining += rows.gain[e] > 0.0
+        e += 1
+    return e, gain, gaining
+
+
+@inlined
+def discounted(options, gain, above, ranks, size):  # type: ignore[no-untyped-def]
+    """Return the expected gain of the first ranks of a tie block."""
+    if size == 1:
+        return gain * options.discount[above]
+    return gain * ((options.summed[above + ranks] - options.summed[above]) / size)
+
+
+@inlined
+def best_with_gain(group, rows):  # type: ignore[no-untyped-def]
+    """Count the rows with a gain above 0 in the best order."""
+    count = 0
+    while group.first + count < group.end and rows.best[group.first + count] > 0.0:
+        count += 1
+    return count
+
+
+@inlined
 def ranks_in_sight(options, above, size):  # type: ignore[no-untyped-def]
     """Count the ranks of a tie block above the cutoff, at most 0 if none is."""
     return size if options.cutoff == 0 else min(options.cutoff - above, size)

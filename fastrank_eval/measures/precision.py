@@ -13,6 +13,7 @@ from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
+    discounted,
     ranks_in_sight,
     relevant_of_block,
 )
@@ -474,10 +475,7 @@ def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
         levels -= r
         if r == 0:
             continue
-        if levels == 1:
-            total += r * options.discount[others]
-        else:
-            total += r * ((options.summed[others + levels] - options.summed[others]) / levels)
+        total += discounted(options, r, others, levels, levels)
         before += r
     return at_most(total / group.relevant, 1.0)
 
