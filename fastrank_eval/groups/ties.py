@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import fixed_width, frozen, text_buffers, uint64_windows
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.sort import order_by_score
+from fastrank_eval.io.keys import word_at
 
 #: Odd factor of hashes.
 _MIX = 0xD6E8FEB86659FD93
@@ -134,15 +135,7 @@ def _hash_bytes(offsets, content, windows, hashes):  # type: ignore[no-untyped-d
         hi = np.int64(offsets[i + 1])
         h = np.uint64(hi - lo)
         while lo < hi:
-            word = np.uint64(0)
-            if lo < windows.shape[0]:
-                word = windows[lo]
-                if hi - lo < 8:
-                    word &= (np.uint64(1) << np.uint64(8 * (hi - lo))) - np.uint64(1)
-            else:
-                for k in range(hi - lo):
-                    word |= np.uint64(content[lo + k]) << np.uint64(8 * k)
-            h = (h ^ word) * np.uint64(_MIX)
+            h = (h ^ word_at(content, windows, lo, hi - lo)) * np.uint64(_MIX)
             h ^= h >> np.uint64(32)
             lo += 8
         hashes[i] = np.int64(h)

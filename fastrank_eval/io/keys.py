@@ -22,7 +22,7 @@ from fastrank_eval._lib.arrow import (
     text_buffers,
     uint64_windows,
 )
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import refuse_unhashable
 
@@ -413,6 +413,19 @@ def _pad_to_words(keys: pa.Array) -> np.ndarray:
     return words
 
 
+@inlined
+def word_at(content, windows, at, size):  # type: ignore[no-untyped-def]
+    """Read the next eight bytes of a text, or all if there are fewer."""
+    if size >= 8:
+        return windows[at]
+    if at < windows.shape[0]:
+        return windows[at] & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(size):
+        word |= np.uint64(content[at + k]) << np.uint64(8 * k)
+    return word
+
+
 @kernel
 def _pack(offsets, content, windows, mark, words):  # type: ignore[no-untyped-def]
     # Eight bytes at a time: keys of 6 to 11 bytes take 8 ns each, byte by byte 24.
@@ -429,15 +442,7 @@ def _pack(offsets, content, windows, mark, words):  # type: ignore[no-untyped-de
             elif remaining < 0:
                 words[w, i] = np.uint64(0)
             else:
-                word = np.uint64(0)
-                if lo + 8 * w < windows.shape[0]:
-                    word = windows[lo + 8 * w] & (
-                        (np.uint64(1) << np.uint64(8 * remaining)) - np.uint64(1)
-                    )
-                else:
-                    for k in range(remaining):
-                        byte = np.uint64(content[lo + 8 * w + k])
-                        word |= byte << np.uint64(8 * k)
+                word = word_at(content, windows, lo + 8 * w, remaining)
                 words[w, i] = word | (np.uint64(mark) << np.uint64(8 * remaining))
 
 
@@ -630,17 +635,13 @@ def _number_texts(offsets, content, windows, table, heads, codes, firsts):  # ty
         previous, previous_size, previous_head = lo, size, head
         lo = np.int64(offsets[i])
         size = np.int64(offsets[i + 1]) - lo
-        # Calls take longer than all the rest.
-        if size < 8 and lo < windows.shape[0]:
-            head = windows[lo] & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
-        else:
-            head = _word_at(content, windows, lo, size)
+        head = word_at(content, windows, lo, size)
         # The rows of a group often have the same text.
         differs = size != previous_size or head != previous_head
         if differs or (size > 8 and not _has_same_tail(content, windows, lo, previous, size)):
             tag = (head ^ np.uint64(size)) * np.uint64(_MIX)
             for k in range(8, size, 8):
-                word = _word_at(content, windows, lo + k, size - k)
+                word = word_at(content, windows, lo + k, size - k)
                 tag = ((tag ^ (tag >> np.uint64(32))) + word) * np.uint64(_MIX)
             slot = (tag ^ (tag >> np.uint64(32))) & mask
             code = table[slot]
@@ -670,24 +671,11 @@ def _number_texts(offsets, content, windows, table, heads, codes, firsts):  # ty
 
 
 @kernel
-def _word_at(content, windows, at, size):  # type: ignore[no-untyped-def]
-    """Read the next eight bytes of a text, or all if there are fewer."""
-    if size >= 8:
-        return windows[at]
-    if at < windows.shape[0]:
-        return windows[at] & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
-    word = np.uint64(0)
-    for k in range(size):
-        word |= np.uint64(content[at + k]) << np.uint64(8 * k)
-    return word
-
-
-@kernel
 def _has_same_tail(content, windows, a, b, size):  # type: ignore[no-untyped-def]
     """Return whether two texts of one size are the same after eight bytes."""
     for k in range(8, size, 8):
-        word = _word_at(content, windows, a + k, size - k)
-        if word != _word_at(content, windows, b + k, size - k):
+        word = word_at(content, windows, a + k, size - k)
+        if word != word_at(content, windows, b + k, size - k):
             return False
     return True
 
@@ -756,7 +744,8 @@ def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
         words = KeyEncoder("key of groups", key.type).words(key)
         _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
         return
-    _fold_letters(*text_buffers(key), ids)
+    offsets, letters = text_buffers(key)
+    _fold_letters(offsets, letters, uint64_windows(letters), ids)
 
 
 @kernel
@@ -781,15 +770,13 @@ def _fold_words(words, ids):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
+def _fold_letters(offsets, letters, windows, ids):  # type: ignore[no-untyped-def]
     for i in range(ids.shape[0]):
         folded = ids[i]
-        lo = offsets[i]
-        size = offsets[i + 1] - lo
+        lo = np.int64(offsets[i])
+        size = np.int64(offsets[i + 1]) - lo
         for first in range(0, size, 8):
-            word = np.uint64(0)
-            for k in range(min(size - first, 8)):
-                word |= np.uint64(letters[lo + first + k]) << np.uint64(8 * k)
+            word = word_at(letters, windows, lo + first, size - first)
             folded = _mixed((folded + _TURN) ^ word)
         # The length distinguishes bytes of value 0 from no bytes, and one column from the next.
         ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
