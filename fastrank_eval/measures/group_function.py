@@ -168,7 +168,7 @@ def relevant_of_block(rows, rel, e, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def gain_of_block(rows, e, end):  # type: ignore[no-untyped-def]
-    """Return the end of the tie block of row `e`, its gain, and its rows with a gain above 0."""
+    """Return the end of a tie block, its gain, and its rows that have one."""
     above = rows.above[e]
     gain = 0.0
     gaining = 0
