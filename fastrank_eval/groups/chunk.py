@@ -53,8 +53,26 @@ def ranked_by_counting(
     return RankedRows(ranked_groups, offsets, row, above, size)
 
 
+class Cached:
+    """Base class with a cache of arrays."""
+
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return an array that several measures share; compute it once."""
+        cache: dict[Hashable, np.ndarray] = self.__dict__.setdefault("_cache", {})
+        if key not in cache:
+            cache[key] = compute()
+        return cache[key]
+
+
+def count_relevant(grade: np.ndarray, offsets: np.ndarray, rel: float) -> np.ndarray:
+    """Count the labelled rows with grade >= `rel` of each group."""
+    total = np.zeros(len(grade) + 1, np.int64)
+    np.cumsum(grade >= rel, out=total[1:])
+    return total[offsets[1:]] - total[offsets[:-1]]
+
+
 @dataclass
-class Labels:
+class Labels(Cached):
     """Labels of whole groups, with a cache that all models share.
 
     Parameters
@@ -77,7 +95,6 @@ class Labels:
     skip_empty: bool
     labelled_rows: LabelledRows
     grade: np.ndarray
-    _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -92,15 +109,6 @@ class Labels:
             labelled_rows = find_labelled_rows(label, starts, skip_empty)
         grade = label[labelled_rows.row].astype(np.float64)
         return cls(label, starts, skip_empty, labelled_rows, grade)
-
-    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that does not depend on scores.
-
-        It is computed once for all models.
-        """
-        if key not in self._cache:
-            self._cache[key] = compute()
-        return self._cache[key]
 
     @property
     def ranked_groups(self) -> np.ndarray | None:
@@ -153,9 +161,7 @@ class Labels:
             offsets = self.labelled_rows.offsets
             if self.min_grade >= rel:
                 return offsets[1:] - offsets[:-1]
-            total = np.zeros(len(self.grade) + 1, np.int64)
-            np.cumsum(self.grade >= rel, out=total[1:])
-            return total[offsets[1:]] - total[offsets[:-1]]
+            return count_relevant(self.grade, offsets, rel)
 
         return self.cached(("relevant", rel), count)
 

@@ -7,8 +7,6 @@ rows that cover the subtopic are the relevant ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import field
 from functools import cached_property
 from typing import Self
 
@@ -18,6 +16,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.chunk import Cached
 from fastrank_eval.groups.scan import RankedRows
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
@@ -27,7 +26,7 @@ _NEGLIGIBLE = 1e-22
 
 
 @dataclass
-class SubtopicRows:
+class SubtopicRows(Cached):
     """Subtopics that the rows of whole groups cover, shared by all models.
 
     Parameters
@@ -49,7 +48,6 @@ class SubtopicRows:
     offsets: np.ndarray
     union: np.ndarray
     item: pa.Array | None
-    _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, subtopics: np.ndarray, starts: np.ndarray, item: pa.Array | None) -> Self:
@@ -65,12 +63,6 @@ class SubtopicRows:
         row = np.flatnonzero(subtopics)
         union = np.bitwise_or.reduceat(subtopics[: starts[-1]], starts[:-1])
         return cls(row, subtopics[row], np.searchsorted(row, starts), frozen(union), item)
-
-    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that measures and models share; compute it once."""
-        if key not in self._cache:
-            self._cache[key] = compute()
-        return self._cache[key]
 
     @cached_property
     def subtopics(self) -> np.ndarray:

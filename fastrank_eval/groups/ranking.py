@@ -8,9 +8,7 @@ policy is applied here, so measures do not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -18,7 +16,14 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.chunk import Chunk, Labels, Scored, ranked_by_counting
+from fastrank_eval.groups.chunk import (
+    Cached,
+    Chunk,
+    Labels,
+    Scored,
+    count_relevant,
+    ranked_by_counting,
+)
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
@@ -150,7 +155,7 @@ class RowWeights:
 
 
 @dataclass
-class Ranking:
+class Ranking(Cached):
     """Labelled rows of a chunk under one model and one tie policy.
 
     Parameters
@@ -209,7 +214,6 @@ class Ranking:
     judged: Entries | None = None
     covering: Entries | None = None
     subtopic_rows: SubtopicRows | None = None
-    cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
@@ -220,12 +224,6 @@ class Ranking:
     def entries(self) -> Entries:
         """The labelled rows."""
         return Entries(self.offsets, self.above, self.size, self.grade)
-
-    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that several measures share; compute it once."""
-        if key not in self.cache:
-            self.cache[key] = compute()
-        return self.cache[key]
 
     @cached_property
     def grades(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -239,12 +237,7 @@ class Ranking:
         """
         if not self.unretrieved_relevant:
             return self.labels.relevant(rel)
-
-        def count() -> np.ndarray:
-            total = np.zeros(len(self.grade) + 1, np.int64)
-            np.cumsum(self.grade >= rel, out=total[1:])
-            return total[self.offsets[1:]] - total[self.offsets[:-1]]
-
+        count = partial(count_relevant, self.grade, self.offsets, rel)
         return self.cached(("relevant", rel), count)
 
 
