@@ -27,7 +27,7 @@ SHORT = Param(
 
 
 class _Hits(Measure):
-    """Base class of measures from the expected hits above a cutoff."""
+    """Base class of measures that count relevant rows."""
 
     needs_relevant = True
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
@@ -133,18 +133,15 @@ class RelativePrecision(_Hits):
     aliases = ("relative_P", "set_relative_P", "R_cap")
 
 
-class SuccessRate(Measure):
+class SuccessRate(_Hits):
     """Success@k, whether any of the first k rows is relevant."""
 
     name = "Success"
     summary = "1 if any of the first k rows is relevant (hit rate)"
     formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
+    needs_relevant = False
     reference = "Craswell & Hawking (2004)"
-    options = (REL, WEIGHT)
     aliases = ("HR", "HitRate", "Hit", "hit_rate")
-
-    def group_function(self) -> GroupFunction:
-        return _SUCCESS
 
 
 @inlined
@@ -281,32 +278,14 @@ def _relevant_retrieved_rows(group, rows, options):  # type: ignore[no-untyped-d
     return np.float64(group.hits)
 
 
-_FUNCTIONS = {
-    "P": GroupFunction(_precision),
-    "R": GroupFunction(_recall),
-    "F": GroupFunction(_f),
-    "Rprec": GroupFunction(_r_precision),
-    "RelP": GroupFunction(_relative_precision),
-    "SetAP": GroupFunction(_set_average_precision),
-    "Utility": GroupFunction(_utility),
-    "NumRet": GroupFunction(_retrieved_rows),
-    "NumRel": GroupFunction(_relevant_rows),
-    "NumRelRet": GroupFunction(_relevant_retrieved_rows),
-}
-_SUCCESS = GroupFunction(success)
-
-
 _WORTH = number(least=-1e100, most=1e100)
 
 
-class _OfSet(Measure):
+class _OfSet(_Hits):
     """Base class of measures of the retrieved set, where ranks do not matter."""
 
-    options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
+    needs_relevant = False
     takes_cutoff = False
-
-    def group_function(self) -> GroupFunction:
-        return _FUNCTIONS[self.name]
 
 
 class SetAveragePrecision(_OfSet):
@@ -399,18 +378,15 @@ class RelevantRetrievedRows(_Count):
     aliases = ("num_rel_ret",)
 
 
-class ReciprocalRank(Measure):
+class ReciprocalRank(_Hits):
     """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
 
     name = "RR"
     summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
     formula = "1 / (rank of the first relevant row)"
     reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
-    options = (REL, WEIGHT)
+    needs_relevant = False
     aliases = ("MRR", "recip_rank", "ReciprocalRank")
-
-    def group_function(self) -> GroupFunction:
-        return _RECIPROCAL
 
 
 @inlined
@@ -436,22 +412,14 @@ def _reciprocal(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(value, 1.0)
 
 
-_RECIPROCAL = GroupFunction(_reciprocal)
-
-
-class BinaryLaggingGain(Measure):
+class BinaryLaggingGain(_Hits):
     """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
 
     name = "binG"
     summary = "mean over the relevant rows of one over the log of the others before it"
     formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
     reference = "Buckley, trec_eval: binG"
-    options = (REL, WEIGHT)
-    needs_relevant = True
     takes_cutoff = False
-
-    def group_function(self) -> GroupFunction:
-        return _LAG
 
     def discounts(self) -> tuple[str, float]:
         return "log2", 0.0
@@ -480,4 +448,18 @@ def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(total / group.relevant, 1.0)
 
 
-_LAG = GroupFunction(_binary_lagging_gain)
+_FUNCTIONS = {
+    "P": GroupFunction(_precision),
+    "R": GroupFunction(_recall),
+    "F": GroupFunction(_f),
+    "Rprec": GroupFunction(_r_precision),
+    "RelP": GroupFunction(_relative_precision),
+    "Success": GroupFunction(success),
+    "RR": GroupFunction(_reciprocal),
+    "binG": GroupFunction(_binary_lagging_gain),
+    "SetAP": GroupFunction(_set_average_precision),
+    "Utility": GroupFunction(_utility),
+    "NumRet": GroupFunction(_retrieved_rows),
+    "NumRel": GroupFunction(_relevant_rows),
+    "NumRelRet": GroupFunction(_relevant_retrieved_rows),
+}
