@@ -411,3 +411,14 @@ def test_reasons__are_counted_up_to_255(groups):
     else:
         with pytest.raises(fe.MeasureError, match="reasons: must be at most 255 texts"):
             fe.evaluate(log, measures="ManyReasons", **ROLES)
+
+
+@pytest.mark.parametrize("of", ["P@2", "RR", "nDCGrel", "bpref", "GMbpref"])
+def test_subclass_of_a_measure__has_its_values(of):
+    measure = fe.measure(of)
+    own = type("Own", (type(measure),), {"name": "OwnMeasure", "aliases": ()})
+    fe.register(own)
+    mine = own(measure.cutoff)
+    rows = {"q": [1, 1, 1, 2, 2], "label": [0, 2, 1, 1, 0], "score": [3.0, 2.0, 2.0, 1.0, 0.0]}
+    result = fe.evaluate(rows, group="q", label="label", score="score", measures=[measure, mine])
+    assert np.array_equal(result[mine], result[measure])

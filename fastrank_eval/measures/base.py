@@ -356,6 +356,11 @@ class Measure:
         """Return the kernel of one group; None if Python computes the values."""
         return None
 
+    def function_in(self, functions: Mapping[str, GroupFunction]) -> GroupFunction:
+        """Return the kernel of the nearest class that a table names."""
+        names = (kind.__dict__.get("name", "") for kind in type(self).__mro__)
+        return next(functions[name] for name in names if name in functions)
+
     def numbers(self) -> tuple[float, ...]:
         """Return the numbers that the kernel of one group reads."""
         return ()

@@ -551,7 +551,7 @@ class _AgainstBest(PositiveGain):
     best_gains = "judged"
 
     def group_function(self) -> GroupFunction:
-        return _FUNCTIONS[self.name]
+        return self.function_in(_FUNCTIONS)
 
     def discounts(self) -> tuple[str, float]:
         return "log2", 0.0

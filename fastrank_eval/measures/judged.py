@@ -30,7 +30,7 @@ class _Incomplete(Measure):
     takes_cutoff = False
 
     def group_function(self) -> GroupFunction:
-        return _FUNCTIONS[self.name]
+        return self.function_in(_FUNCTIONS)
 
 
 class BinaryPreference(_Incomplete):
@@ -161,10 +161,8 @@ def _inferred(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(value / group.relevant, 1.0) if group.relevant > 0 else np.nan
 
 
-_PREFERENCE = GroupFunction(_preference)
 _FUNCTIONS = {
-    "bpref": _PREFERENCE,
-    "GMbpref": _PREFERENCE,
+    "bpref": GroupFunction(_preference),
     "NumNonrelRet": GroupFunction(_nonrelevant_retrieved),
     "infAP": GroupFunction(_inferred),
 }

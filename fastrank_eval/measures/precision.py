@@ -33,7 +33,7 @@ class _Hits(Measure):
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
 
     def group_function(self) -> GroupFunction:
-        return _FUNCTIONS[self.name]
+        return self.function_in(_FUNCTIONS)
 
     def numbers(self) -> tuple[float, ...]:
         return (float(self.option_values.get("short") == "length"),)
