@@ -214,7 +214,7 @@ def test_input__whatever_its_order__gives_the_same_numbers(given: Input) -> None
 def test_fresh_processes__on_a_small_file__are_measured(
     tmp_path: Path, store: Path, empty_store: Path
 ) -> None:
-    path, kernels, absent = tmp_path / "small.parquet", empty_store / "all", "_expected_recip*"
+    path, kernels, absent = tmp_path / "small.parquet", empty_store / "all", "_reciprocal_of*"
     write_rows(path, ROWS)
     measured = peak_memory(path, path, "GAUC", 2)
     assert measured["peak_mb"] >= measured["baseline_mb"] > 0
