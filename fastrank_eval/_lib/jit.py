@@ -162,9 +162,10 @@ class Kernel:
     def __reduce__(self) -> Any:
         """Pickle by name; a kernel of a notebook by its loop."""
         module, name = sys.modules.get(self.loop.__module__), self.loop.__qualname__
+        by_loop = inlined if self.inlined else kernel, (self.loop,)
         if module is None or module.__name__ == "__main__":
-            return kernel, (self.loop,)
-        return name if getattr(module, name, None) is self else (kernel, (self.loop,))
+            return by_loop
+        return name if getattr(module, name, None) is self else by_loop
 
 
 class NativeKernel(Kernel):

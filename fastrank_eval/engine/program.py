@@ -7,8 +7,9 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,8 +21,9 @@ from fastrank_eval._lib.jit import call_by_address, kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sort_descending, sort_group_codes
-from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure
+from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure, of_package
 from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.stats.tally import Measured, Unit
 
 #: Columns of a line: the least relevant grade, the gains, the gains in descending order, the
@@ -79,12 +81,14 @@ class Program:
         only_relevant: bool,
     ) -> None:
         self._of_measures, self._only_relevant = policies, only_relevant
+        #: Whether code of others runs, which may evaluate other rows meanwhile.
+        self._runs_own_code = not all(of_package(type(measure)) for measure in measures)
         self.reasons = ["", "no_relevant", "zero_weight"]
         #: The positions of the measures in the plan, and their lines.
         self.positions = [m for m, measure in enumerate(measures) if not measure.pooled]
         self.line_of = {m: line for line, m in enumerate(self.positions)}
         self.measures = [measures[m] for m in self.positions]
-        self._functions = [measure.group_function() for measure in self.measures]
+        self._functions = [_function_of(measure) for measure in self.measures]
         self._rels: list[float] = [1.0]
         self._gains: list[Hashable] = []
         self._gain_measures: list[Measure] = []
@@ -118,13 +122,18 @@ class Program:
         self._supported = np.inf, -np.inf
         self._selections: dict[tuple[bool, bool | None], np.ndarray] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out addresses, which another process has not."""
+        return {name: value for name, value in vars(self).items() if name != "_addresses"}
+
     def _fill(self, measure: Measure, line: np.ndarray) -> None:
         """Write where the loop of a measure finds its numbers."""
         line[_REL] = _index(self._rels, measure.rel_or_default)
         line[_ROWS] = 2 if measure.needs_subtopics else measure.needs_judgments
         key, table = measure.gain_key(), measure.discounts()
         if key is not None:
-            line[_GAIN] = _index(self._gains, key)
+            # A class that is derived from another has gains of its own under the same key.
+            line[_GAIN] = _index(self._gains, (type(measure).gains_of, key))
             if line[_GAIN] == len(self._gain_measures):
                 self._gain_measures.append(measure)
             if measure.best_gains:
@@ -233,14 +242,24 @@ class Program:
             Maps the position of a group to the text of its key, for messages.
         """
         lines, groups = self._term_lines, ranking.groups
-        numbers = _room(f"numbers {model}", lines + len(self._kinds), groups)
-        reasons = _room(f"reasons {model}", len(self.measures), groups, np.uint8)
+        numbers = self._room(f"numbers {model}", lines + len(self._kinds), groups)
+        reasons = self._room(f"reasons {model}", len(self.measures), groups, np.uint8)
         measured = Measured(numbers[:lines], reasons, numbers[lines:])
+        errors: list[tuple[int, Exception]] = []
         for one, of_every_row in ((ranking, False), (every_row, True)):
             if one is not None:
                 kind = None if every_row is None else of_every_row
-                self._measure(one, self._selected(in_slices, kind), measured, columns, name)
+                selected = self._selected(in_slices, kind)
+                errors += self._measure(one, selected, measured, columns, name)
+        if errors:  # that of the first measure, whoever computes it
+            raise min(errors, key=itemgetter(0))[1]
         return measured
+
+    def _room(self, use: str, lines: int, length: int, dtype: Any = np.float64) -> np.ndarray:
+        """Return a table that the thread's next call for the same use overwrites."""
+        if self._runs_own_code:
+            return np.empty((lines, length), dtype)
+        return scratch(f"program: {use}", lines * length, dtype).reshape(lines, length)
 
     def _selected(self, in_slices: bool, of_every_row: bool | None) -> np.ndarray:
         """Mark measures of slices alone, and those that rank every row or do not."""
@@ -261,14 +280,15 @@ class Program:
         measured: Measured,
         columns: Mapping[str, np.ndarray],
         name: Callable[[int], str],
-    ) -> None:
-        """Compute the selected measures of one ranking."""
+    ) -> list[tuple[int, Exception]]:
+        """Compute measures of one ranking; return errors, and their lines."""
         values, reasons, weights = measured
+        errors: list[tuple[int, Exception]] = []
         self._check_grades(ranking, selected)
         for lines in self._in_python:
             lines = [m for m in lines if selected[m]]
             if lines:
-                self._compute(ranking, lines, values, reasons, name)
+                errors += self._compute(ranking, lines, values, reasons, name)
         for m in self._with_ideals:
             if selected[m]:
                 values[m] = self.measures[m].ideals(ranking)
@@ -284,8 +304,8 @@ class Program:
         graded, codes = self._graded(ranking)
         gains = best = _NO_GAINS
         if self._gains:
-            gains = _room("gains", len(self._gains), len(ranking.grade))
-            best = _room("best", len(self._bests), len(ranking.grade))
+            gains = self._room("gains", len(self._gains), len(ranking.grade))
+            best = self._room("best", len(self._bests), len(ranking.grade))
         if graded is None:
             for k, measure in enumerate(self._gain_measures):
                 gains[k] = measure.gains_of(ranking.grade)
@@ -303,11 +323,12 @@ class Program:
                 *(ranking.judged or entries), *(ranking.covering or entries),
             )),
             *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(ranking),
-            _room("counts", 2 * rels, groups, np.int64), gains, best, weights, values, reasons,
+            self._room("counts", 2 * rels, groups, np.int64), gains, best, weights, values, reasons,
             ranks, np.zeros(256, np.int64), error,
         )  # fmt: skip
         if error[0]:
-            self._raise(ranking, error.tolist(), name)
+            errors.append((int(error[1]), self._error(ranking, error.tolist(), name)))
+        return errors
 
     @cached_property
     def _rel_table(self) -> np.ndarray:
@@ -330,7 +351,8 @@ class Program:
         for m in np.flatnonzero(selected).tolist():
             self.measures[m].check_grades(ranking)
         # Other grades between these may be missing in a table of gains.
-        if selected.all() and not any(m.names_grades for m in self.measures):
+        any_grade = not self._runs_own_code and not any(m.names_grades for m in self.measures)
+        if any_grade and selected.all():
             low, high = self._supported
             self._supported = min(low, least), max(high, most)
 
@@ -341,8 +363,8 @@ class Program:
         values: np.ndarray,
         reasons: np.ndarray,
         name: Callable[[int], str],
-    ) -> None:
-        """Fill the values of measures in Python, and apply their policies."""
+    ) -> Iterator[tuple[int, Exception]]:
+        """Fill the values of measures in Python, and apply policies; yield errors."""
         measures = [self.measures[m] for m in lines]
         type(measures[0]).compute(measures, ranking, [values[m] for m in lines])
         for m, measure in zip(lines, measures, strict=True):
@@ -360,13 +382,14 @@ class Program:
                     continue
                 policy = policy_of(self._of_measures, measure, reason)
                 if policy == "error":
-                    raise _undefined(measure, ranking, int(np.argmax(matches)), reason, name)
-                if policy == "skip":
+                    first = int(np.argmax(matches))
+                    yield m, _undefined(measure, ranking, first, reason, name)
+                elif policy == "skip":
                     codes[matches] = self.code_of(reason)
                 else:
                     value[matches] = policy
             if undefined.any():
-                raise too_large(measure)
+                yield m, too_large(measure)
 
     def _graded(self, ranking: Ranking) -> tuple[GradedGains | None, np.ndarray]:
         """Compute the gains of the distinct grades, and number the grades.
@@ -401,13 +424,15 @@ class Program:
         longer = 1 << (ranks - 1).bit_length() if ranks > _FEW_RANKS else _FEW_RANKS
         return _discounts(tuple(self._discounts), longer)
 
-    def _raise(self, ranking: Ranking, error: Sequence[int], name: Callable[[int], str]) -> None:
-        """Raise what the kernel has found: its kind, measure, group and reason."""
+    def _error(
+        self, ranking: Ranking, error: Sequence[int], name: Callable[[int], str]
+    ) -> Exception:
+        """Make the error of a kind, measure, group and reason."""
         kind, m, group, why = error
         function = self._functions[m]
         if kind == _INFINITE or function is None:
-            raise too_large(self.measures[m])
-        raise _undefined(self.measures[m], ranking, group, function.reasons[why - 1], name)
+            return too_large(self.measures[m])
+        return _undefined(self.measures[m], ranking, group, function.reasons[why - 1], name)
 
 
 @lru_cache(8)
@@ -425,6 +450,20 @@ def _discounts(kinds: tuple[tuple[str, float], ...], ranks: int) -> tuple[np.nda
 _NO_GAINS, _NO_RANKS = np.empty((0, 0)), np.empty(0)
 _NO_CODES = frozen(np.empty(0, np.uint8))
 _NO_ORDER = np.empty((0, 0), np.int64)
+
+
+def _function_of(measure: Measure) -> GroupFunction | None:
+    """Return the kernel of a measure; refuse methods that it would not call."""
+    kind, function = type(measure), measure.group_function()
+    replaced = ["to_summand"] if function is None else ["to_summand", "reasons"]
+    for name in replaced:
+        if getattr(kind, name) is not getattr(Measure, name):
+            remedy = "set aggregate" if name == "to_summand" else "define shared_values too"
+            raise MeasureError(
+                f"{measure}: must not define {name}, which is not called, got one of "
+                f"{kind.__name__}; {remedy}."
+            )
+    return function
 
 
 def _index(items: list[_Item], item: _Item) -> int:
@@ -451,11 +490,6 @@ def _all_or(groups: np.ndarray | None) -> Any:
     return slice(None) if groups is None else groups
 
 
-def _room(use: str, lines: int, length: int, dtype: Any = np.float64) -> np.ndarray:
-    """Return a table that the thread's next call for the same use overwrites."""
-    return scratch(f"program: {use}", lines * length, dtype).reshape(lines, length)
-
-
 def _undefined(
     measure: Measure, ranking: Ranking, group: int, reason: str, name: Callable[[int], str]
 ) -> UndefinedError:
@@ -479,7 +513,7 @@ def policy_of(policies: Mapping[str, str], measure: Measure, reason: str) -> Any
 
 def too_large(measure: Measure) -> MeasureError:
     """Make the error of values that are not finite."""
-    if not type(measure).__module__.startswith("fastrank_eval."):
+    if not of_package(type(measure)):
         return MeasureError(
             f"{measure}: values must be finite, or NaN with a reason, got others; let reasons "
             "yield why, or scale grades and weights down."
@@ -554,6 +588,9 @@ def _run(  # type: ignore[no-untyped-def]
             if only_relevant and counts[0, g] == 0:
                 value[g] = np.nan
                 reason[g] = _NO_RELEVANT
+            elif why > 0 and addresses[m] != 0 and (why >= codes.shape[1] or codes[m, why] == 0):
+                # A reason without a name.
+                value[g] = np.inf
             elif addresses[m] != 0 and why > 0:
                 value[g] = policies[m, why]
                 reason[g] = codes[m, why] if value[g] != value[g] else 0

@@ -84,7 +84,7 @@ from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
 from fastrank_eval.io.source import Source, closing_readers, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
+from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, of_package
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.slicing.spec import requested_slicing
@@ -368,8 +368,8 @@ def _place_of(requests: Sequence[Options]) -> list[_Planned]:
     except TypeError:  # an option that cannot be hashed
         return []
     measures = [m for known in place for draft in known.drafts for m in draft.measures]
-    if any(registry.get(m.name) is not type(m) for m in measures):
-        place.clear()  # registered anew, as in a notebook
+    if not all(of_package(type(m)) for m in measures):
+        place.clear()  # a notebook may define them anew
     return place
 
 

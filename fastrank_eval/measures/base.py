@@ -66,6 +66,11 @@ def text_of(value: Any) -> str:
     return repr(value)
 
 
+def of_package(kind: type) -> bool:
+    """Return whether a class belongs to this package."""
+    return kind.__module__.startswith("fastrank_eval.")
+
+
 AnyMeasure = TypeVar("AnyMeasure", bound="Measure")
 
 #: How a measure uses scores. Scores of one kind may be used as any earlier kind.
@@ -160,9 +165,12 @@ class Measure:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        own = cls.__dict__
-        if "group_function" not in own and ("shared_values" in own or "compute" in own):
-            cls.group_function = Measure.group_function  # type: ignore[method-assign]
+        for kind in cls.__mro__[:-1]:
+            if "group_function" in kind.__dict__:
+                break
+            if {"shared_values", "compute"} & set(kind.__dict__):
+                cls.group_function = Measure.group_function  # type: ignore[method-assign]
+                break
         if "name" in cls.__dict__ and cls.__module__.startswith(_FAMILIES):
             _add(cls)
 

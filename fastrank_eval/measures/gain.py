@@ -246,7 +246,14 @@ class PositionWeighted(Gains):
         return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
 
-_GAIN = GroupFunction(expected_gain)
+@inlined
+def _gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum expected gains; inf if sums pass the largest double both ways."""
+    value = expected_gain(group, rows, options)
+    return value if value == value else np.inf
+
+
+_GAIN = GroupFunction(_gain)
 
 
 class CumulatedGain(PositionWeighted):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import NativeKernel, inlined
 
 
@@ -128,6 +129,8 @@ class GroupFunction:
         *,
         uses_scratch: bool = False,
     ) -> None:
+        if not reasons:
+            raise MeasureError("reasons: must be one text or more, got none; name why.")
         self.value, self.reasons, self.why, self.uses_scratch = value, reasons, why, uses_scratch
 
     @cached_property
