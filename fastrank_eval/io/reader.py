@@ -314,7 +314,12 @@ class RowError(ColumnError):
         many = f"{rows:,} row(s)" if is_total else f"at least {rows:,} row(s)"
         super().__init__(f"{problem} in {many}, first in row {row:,} (counted from 0){remedy}.")
         self.column, self.problem, self.remedy = column, problem, remedy
-        self.row, self.rows, self.count = row, rows, count
+        self.row, self.rows, self.count, self.is_total = row, rows, count, is_total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out the function that counts: another process has not the rows."""
+        texts = self.column, self.problem, self.remedy
+        return type(self), (*texts, self.row, self.rows, len, self.is_total)
 
     def with_total(self, batches: Iterable[pa.RecordBatch]) -> RowError:
         """Return the error with the count of the whole input.

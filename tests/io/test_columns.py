@@ -3,6 +3,7 @@
 import decimal
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval import ColumnError, OrderError
 from fastrank_eval._lib.arrow import as_array, null_rows
 from fastrank_eval.engine import evaluator
@@ -374,3 +376,12 @@ def test_numbers_of_order__are_the_integers(kind):
 
 
 test_answers = answers(globals())
+
+
+@pytest.mark.parametrize("wrong", [[0.1, None, 0.3], [0.1, float("nan"), 0.3]])
+def test_error_of_rows__reaches_another_process(wrong):
+    rows = {"user": [1, 1, 2], "click": [0, 1, 1], "score": pa.array(wrong)}
+    with pytest.raises(fe.ColumnError) as caught:
+        fe.evaluate(rows, measures="GAUC", group="user", label="click", score="score")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert (type(again), str(again), again.row) == (type(caught.value), str(caught.value), 1)
