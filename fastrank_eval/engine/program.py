@@ -36,7 +36,7 @@ _IMPRESSIONS, _POSITIVES, _PAIRS, _COLUMN = range(4)
 _NO_RELEVANT, _ZERO_WEIGHT = 1, 2
 #: What the kernel refuses.
 _UNDEFINED, _INFINITE = 1, 2
-#: Ranks whose discounts are kept whatever lists have, and more than any list has.
+#: Discounts of so many ranks are kept in any case; no list has so many ranks.
 _FEW_RANKS, _MANY_RANKS = 1 << 10, 1 << 60
 #: Their indices are bytes.
 _MOST_REASONS = 255
@@ -99,18 +99,14 @@ class Program:
         self._lines = np.zeros((len(self.measures), 8), np.int64)
         terms = len(self.measures)
         for m, (measure, line) in enumerate(zip(self.measures, self._lines, strict=True)):
-            line[_CUTOFF], line[_WEIGHT], line[_TERM] = (
-                measure.last_rank(),
-                self._weight(measure),
-                m,
-            )
-            if line[_WEIGHT] >= 0 or measure.aggregate == "geometric mean":
+            line[_CUTOFF], line[_TERM] = measure.last_rank(), m
+            line[_WEIGHT] = self._weight(measure)
+            if measure.aggregate == "geometric mean":
                 line[_TERM], terms = terms, terms + 1
             if self._functions[m] is not None:
                 self._fill(measure, line)
         self._term_lines = terms
         self._numbers = _table([measure.numbers() for measure in self.measures])
-        self._geometric = np.array([m.aggregate == "geometric mean" for m in self.measures])
         reasons = [() if f is None else f.reasons for f in self._functions]
         self._codes = _table([[0, *map(self.code_of, each)] for each in reasons]).astype(np.int64)
         self._policies = _table(
@@ -179,8 +175,9 @@ class Program:
         `m` is the position of the measure in the plan. Terms are NaN where a group is left out.
         """
         line = self._lines[self.line_of[m]]
+        left_out = measured.reasons[self.line_of[m]] != 0
         weights = measured.weights[line[_WEIGHT]] if line[_WEIGHT] >= 0 else None
-        return measured.values[line[_TERM]], weights
+        return np.where(left_out, np.nan, measured.values[line[_TERM]]), weights
 
     def unit(self, line: int, empty: str | None) -> Unit:
         """Tell where a measure's numbers are.
@@ -316,7 +313,7 @@ class Program:
         error = np.zeros(4, np.int64)
         _run(
             selected, self._addresses, self._lines, self._numbers, self._policies, self._codes,
-            self._geometric, self._rel_table, self._kind_table, self._best_table,
+            self._rel_table, self._kind_table, self._best_table,
             self._only_relevant, row_weights is not None, ranking.unretrieved_relevant,
             *map(frozen, (
                 ranking.rows, ranking.retrieved, ranking.block_above, ranking.block_size, *entries,
@@ -529,7 +526,7 @@ def too_large(measure: Measure) -> MeasureError:
 
 @kernel
 def _run(  # type: ignore[no-untyped-def]
-    selected, addresses, lines, numbers, policies, codes, geometric, rels, kinds, bests,
+    selected, addresses, lines, numbers, policies, codes, rels, kinds, bests,
     only_relevant, weighted, unretrieved,
     rows, retrieved, block_above, block_size, offsets, above, size, grade,
     judged_offsets, judged_above, judged_size, judged_grade,
@@ -604,14 +601,10 @@ def _run(  # type: ignore[no-untyped-def]
             if abs(value[g]) == np.inf and error[0] == 0:
                 error[0] = _INFINITE
                 error[1] = m
-        if line[_TERM] == m:
-            continue
-        for g in range(groups):
-            term[g] = value[g]
-            if geometric[m] and value[g] == value[g]:
-                term[g] = elementary(LOG, max(value[g], LEAST_OF_GEOMETRIC))
-            if line[_WEIGHT] >= 0 and weights[line[_WEIGHT], g] == 0.0 and value[g] == value[g]:
-                term[g] = np.nan
+        for g in range(groups if line[_TERM] != m else 0):  # of a geometric mean
+            term[g] = elementary(LOG, max(value[g], LEAST_OF_GEOMETRIC))
+        for g in range(groups if line[_WEIGHT] >= 0 else 0):
+            if weights[line[_WEIGHT], g] == 0.0 and value[g] == value[g]:
                 reason[g] = _ZERO_WEIGHT
 
 

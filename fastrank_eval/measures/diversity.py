@@ -21,6 +21,7 @@ from fastrank_eval.measures.group_function import (
     at_most,
     end_of_block,
     ranks_in_sight,
+    ranks_that_count,
 )
 from fastrank_eval.measures.precision import depth_of, hits_above, success
 
@@ -309,12 +310,7 @@ def _expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
             remaining *= keep
             continue
         mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
-        if mean <= 0.0:
-            ranks = min(ranks, 1)
-        elif mean < 1.0:
-            deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
-            if deepest < ranks:
-                ranks = np.int64(deepest) + 1
+        ranks = ranks_that_count(ranks, mean)
         for t in range(ranks):
             scratch[t] = 1.0
         if keep < 1.0:

@@ -200,6 +200,18 @@ def best_with_gain(group, rows):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def ranks_that_count(ranks, mean):  # type: ignore[no-untyped-def]
+    """Leave out ranks t of a tie block with mean^t below 1e-22."""
+    if mean <= 0.0:
+        return min(ranks, 1)
+    if mean < 1.0:
+        deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
+        if deepest < ranks:
+            return np.int64(deepest) + 1
+    return ranks
+
+
+@inlined
 def ranks_in_sight(options, above, size):  # type: ignore[no-untyped-def]
     """Count the ranks of a tie block above the cutoff, at most 0 if none is."""
     return size if options.cutoff == 0 else min(options.cutoff - above, size)

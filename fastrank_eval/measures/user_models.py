@@ -25,6 +25,7 @@ from fastrank_eval.measures.group_function import (
     at_most,
     end_of_block,
     ranks_in_sight,
+    ranks_that_count,
 )
 
 GAIN = Param(
@@ -411,13 +412,7 @@ def _expected_cascade(group, rows, options):  # type: ignore[no-untyped-def]
         stopping = 0.0
         for i in range(first, e):
             stopping += stop[i]
-        mean = 1.0 - stopping / n
-        if mean <= 0.0:
-            m = min(m, 1)
-        elif mean < 1.0:
-            deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
-            if deepest < m:
-                m = np.int64(deepest) + 1
+        m = ranks_that_count(m, 1.0 - stopping / n)
         for j in range(m + 1):
             passed[j] = 1.0
         drawn = n - (e - first)
