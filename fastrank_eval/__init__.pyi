@@ -18,12 +18,7 @@ from fastrank_eval._lib.errors import SparkError as SparkError
 from fastrank_eval._lib.errors import SpillError as SpillError
 from fastrank_eval._lib.errors import UndefinedError as UndefinedError
 from fastrank_eval._lib.threads import Progress as Progress
-from fastrank_eval.analysis.attribution import rela_impr as rela_impr
-from fastrank_eval.analysis.compare import compare as compare
-from fastrank_eval.analysis.compared_value import ComparedValue as ComparedValue
-from fastrank_eval.analysis.comparison import Comparison as Comparison
 from fastrank_eval.analysis.curve import curve as curve
-from fastrank_eval.analysis.curve_points import Curve as Curve
 from fastrank_eval.analysis.explain import explain as explain
 from fastrank_eval.analysis.multiclass import ClassResult as ClassResult
 from fastrank_eval.analysis.multiclass import evaluate_classes as evaluate_classes
@@ -139,6 +134,11 @@ from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
+from fastrank_eval.results.attribution import rela_impr as rela_impr
+from fastrank_eval.results.compare import compare as compare
+from fastrank_eval.results.compared_value import ComparedValue as ComparedValue
+from fastrank_eval.results.comparison import Comparison as Comparison
+from fastrank_eval.results.curve_points import Curve as Curve
 from fastrank_eval.results.evaluate import evaluate as evaluate
 from fastrank_eval.results.evaluate import partial as partial
 from fastrank_eval.results.gates import Gate as Gate

@@ -199,18 +199,18 @@ LOCAL_LIBRARIES = {
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start.
 LOCAL_FILES = {
     "fastrank_eval/_lib/jit.py": {"_lib"},
-    "fastrank_eval/analysis/curve_points.py": {"analysis.plot_files"},
-    "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/engine/options.py": {"_lib.memory", "engine.conventions", "engine.plan"},
     "fastrank_eval/engine/run.py": {"engine.evaluator", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},
+    "fastrank_eval/results/curve_points.py": {"results.plot_files"},
+    "fastrank_eval/results/plot_files.py": {"results.forest", "results.plots"},
     "fastrank_eval/results/evaluate.py": {"results.state"},
-    "fastrank_eval/results/labels.py": {"analysis.plot_files", "results.gate_judge"},
+    "fastrank_eval/results/labels.py": {"results.plot_files", "results.gate_judge"},
     "fastrank_eval/results/result.py": {
-        *("analysis.attribution", "analysis.compare_results", "analysis.curve_points"),
+        *("results.attribution", "results.compare_results", "results.curve_points"),
     },
-    "fastrank_eval/results/state.py": {"analysis.compare", "analysis.compare_tests"},
+    "fastrank_eval/results/state.py": {"results.compare", "results.compare_tests"},
 }
 
 

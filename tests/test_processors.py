@@ -37,8 +37,8 @@ ALLOWED = {
 }
 #: Pictures are drawn, not compared; demo logs round what such a function gives.
 DRAWN = (
-    "analysis/plots.py",
-    "analysis/plot_files.py",
+    "results/plots.py",
+    "results/plot_files.py",
     "apps/nightly/charts.py",
     "apps/demo/",
 )

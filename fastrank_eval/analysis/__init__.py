@@ -1,1 +1,1 @@
-"""Analyse results: comparisons, curves, thresholds, several classes."""
+"""Compute curves, thresholds, several classes, and explain groups."""

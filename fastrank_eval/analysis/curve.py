@@ -12,7 +12,11 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import check_one_label, typed
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval.analysis.curve_points import (
+from fastrank_eval.engine.options import check_names
+from fastrank_eval.engine.run import run
+from fastrank_eval.measures import AUC, LogLoss, Measure, measure, parse_measures
+from fastrank_eval.measures.pooled import CLUSTERS
+from fastrank_eval.results.curve_points import (
     COLUMNS,
     OPTIONS,
     SCORE_KINDS,
@@ -22,10 +26,6 @@ from fastrank_eval.analysis.curve_points import (
     curve_of,
     read_choices,
 )
-from fastrank_eval.engine.options import check_names
-from fastrank_eval.engine.run import run
-from fastrank_eval.measures import AUC, LogLoss, Measure, measure, parse_measures
-from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result, result_of
 

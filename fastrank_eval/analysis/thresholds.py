@@ -17,7 +17,6 @@ from fastrank_eval._lib.arguments import Reader, checked, number, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.engine.evaluator import PlanTotals
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import Plan
@@ -27,6 +26,7 @@ from fastrank_eval.measures import AUC
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.clustered_sums import Confusion, f_score
 from fastrank_eval.measures.decisions import PositivePredictiveValue
+from fastrank_eval.results.curve_points import Thresholds
 from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.results.report import Lines, Report, detail_text, printable
 from fastrank_eval.results.views import View

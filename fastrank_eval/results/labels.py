@@ -247,7 +247,7 @@ class Labelled(View):
         OutputError
             If the file cannot be written, or its name has another ending.
         """
-        from fastrank_eval.analysis.plot_files import forest_picture
+        from fastrank_eval.results.plot_files import forest_picture
 
         chosen = parse_measures(self.measures if measures is None else measures)
         texts = [str(self._find_measure(one)) for one in chosen]

@@ -39,9 +39,9 @@ from fastrank_eval.results.result_view import report_of
 from fastrank_eval.results.views import slice_rows
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.analysis.curve_points import Curve
     from fastrank_eval.measures import Measure
+    from fastrank_eval.results.comparison import Comparison
+    from fastrank_eval.results.curve_points import Curve
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_runs import ScoreTable
 
@@ -348,7 +348,7 @@ class Result(Labelled):
         ----------
         Zhou et al. (2018), doi:10.1145/3219819.3219823.
         """
-        from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
+        from fastrank_eval.results.attribution import refuse_without_chance, rela_impr
 
         parsed = self._find_measure(measure)
         refuse_without_chance(parsed)
@@ -404,7 +404,7 @@ class Result(Labelled):
         ArgumentError
             If values per group were not kept, or the conventions of the results differ.
         """
-        from fastrank_eval.analysis.compare_results import compare_results
+        from fastrank_eval.results.compare_results import compare_results
 
         self._refuse_labels()
         return compare_results(self, other, baseline, choices)
@@ -502,7 +502,7 @@ class Result(Labelled):
         ArgumentError
             If the scores were not kept, or a choice is unknown.
         """
-        from fastrank_eval.analysis.curve_points import SCORE_KINDS, curve_of, read_choices
+        from fastrank_eval.results.curve_points import SCORE_KINDS, curve_of, read_choices
 
         if kind not in SCORE_KINDS:
             raise ArgumentError(

@@ -58,7 +58,7 @@ from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.comparison import Comparison
 
 _OPTIONS = ("confidence", "min_groups")  # those that a result may change
 
@@ -466,8 +466,8 @@ class State:
         >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """
-        from fastrank_eval.analysis.compare import comparison_of, given_choices
-        from fastrank_eval.analysis.compare_tests import refuse_pooled, require_groups
+        from fastrank_eval.results.compare import comparison_of, given_choices
+        from fastrank_eval.results.compare_tests import refuse_pooled, require_groups
 
         started, chosen = perf_counter(), given_choices(choices, State)
         base = self.baseline if baseline is None else column_name("baseline", baseline)

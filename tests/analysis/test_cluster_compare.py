@@ -15,9 +15,9 @@ from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
-from fastrank_eval.analysis.compare_tests import TESTS, group_ids
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from fastrank_eval.measures import measure as measure_of
+from fastrank_eval.results.compare_tests import TESTS, group_ids
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 from fastrank_eval.stats.means import _NESTED, _WEIGHTED

@@ -12,7 +12,7 @@ from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.analysis.compare_tests import TESTS, Choices, ErrorOfDifference
+from fastrank_eval.results.compare_tests import TESTS, Choices, ErrorOfDifference
 from tests.oracles.means import degrees_of, effective_groups
 from tests.support.click_logs import (
     MODELS,

@@ -8,7 +8,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.compare_tests import TESTS
+from fastrank_eval.results.compare_tests import TESTS
 from tests.support.click_logs import MODELS, click_log, compare, evaluate, with_nulls
 from tests.support.transcripts import answers
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fastrank_eval as fe
-from fastrank_eval.analysis.compare_tests import TESTS
+from fastrank_eval.results.compare_tests import TESTS
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.click_logs import compare, evaluate
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.comparison import compared_slices
+from fastrank_eval.results.comparison import compared_slices
 from tests.support.click_logs import MODELS, click_log, compare, evaluate, log_of_slices
 from tests.support.commands import on_terminal
 

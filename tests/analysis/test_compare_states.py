@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.compare_tests import NEED_GROUPS
 from fastrank_eval.engine.state_file import is_state
+from fastrank_eval.results.compare_tests import NEED_GROUPS
 from tests.support.click_logs import MODELS, evaluate, log_of_slices
 from tests.support.click_logs import compare as compare_rows
 from tests.support.commands import output, run

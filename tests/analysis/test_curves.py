@@ -11,7 +11,7 @@ from sklearn.calibration import calibration_curve
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, Curve, MeasureError
-from fastrank_eval.analysis.curve_points import corners, spread, wilson
+from fastrank_eval.results.curve_points import corners, spread, wilson
 from tests.support import batched
 from tests.support.transcripts import answers
 

@@ -112,7 +112,7 @@ def test_plot__many_slices__counts_those_that_are_not_shown(log: dict[str, Any])
 
 
 def test_plot__without_matplotlib__names_the_remedy(comparison, log, monkeypatch) -> None:
-    monkeypatch.setattr("fastrank_eval.analysis.plot_files.find_spec", lambda name: None)
+    monkeypatch.setattr("fastrank_eval.results.plot_files.find_spec", lambda name: None)
     result = evaluate(log, "old", "RR")
     curve = fe.curve("roc", log, **COLUMNS, score="old")
     for one in (comparison, result, curve):

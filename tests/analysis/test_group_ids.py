@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from fastrank_eval.analysis.compare_tests import group_ids
+from fastrank_eval.results.compare_tests import group_ids
 
 pytestmark = pytest.mark.kernels
 

@@ -18,11 +18,11 @@ from pyarrow import ipc, parquet
 
 import fastrank_eval
 from fastrank_eval import OutputError, UndefinedError
-from fastrank_eval.analysis import plot_files
-from fastrank_eval.analysis.curve_points import SCHEMAS, Curve
-from fastrank_eval.analysis.plots import styled, thin
 from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
 from fastrank_eval.engine.records import Meta
+from fastrank_eval.results import plot_files
+from fastrank_eval.results.curve_points import SCHEMAS, Curve
+from fastrank_eval.results.plots import styled, thin
 from tests.support.commands import output, run
 from tests.support.html_elements import elements
 from tests.support.transcripts import answers

@@ -35,7 +35,7 @@ from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_fil
 from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
@@ -133,8 +133,8 @@ def compare(
             options["score"] = _with_baseline(options["baseline"], options["score"])
         files = ReportFiles(sources, options)
 
-        from fastrank_eval.analysis.compare import compare as run
-        from fastrank_eval.analysis.compare_tests import NEED_GROUPS, default_measures
+        from fastrank_eval.results.compare import compare as run
+        from fastrank_eval.results.compare_tests import NEED_GROUPS, default_measures
 
         needs_groups = options["test"] in NEED_GROUPS
         if "measures" not in explicit:

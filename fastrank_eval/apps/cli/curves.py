@@ -39,7 +39,7 @@ from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.results.report import printable
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.curve_points import Curve
+    from fastrank_eval.results.curve_points import Curve
 
 KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 _FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
@@ -253,7 +253,7 @@ def plot(
     KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
     gauc-by-activity. SOURCES are as in evaluate.
     """
-    from fastrank_eval.analysis.plot_files import check_picture
+    from fastrank_eval.results.plot_files import check_picture
 
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["format"])

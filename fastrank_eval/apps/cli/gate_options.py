@@ -13,7 +13,7 @@ from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
 
@@ -80,7 +80,7 @@ def read_gates(
     requested = computed = requested_measures(options["measures"])
     conventions = None if options["profile"] is None else profile_of(options["profile"])
     if compared:
-        from fastrank_eval.analysis.compare import with_clustered_errors
+        from fastrank_eval.results.compare import with_clustered_errors
 
         computed = with_clustered_errors(requested)
     rate = options["sampling_rate"]

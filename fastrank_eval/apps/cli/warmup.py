@@ -101,9 +101,9 @@ def _evaluate_samples(
     import numpy as np
     import pyarrow as pa
 
-    from fastrank_eval.analysis.compare import compare
     from fastrank_eval.engine.options import Options
     from fastrank_eval.engine.run import prepare, run
+    from fastrank_eval.results.compare import compare
     from fastrank_eval.results.evaluate import evaluate
     from fastrank_eval.stats.scores import add_rows
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.compare_nights import (
     comparison_rows,
     convention_differences,
@@ -30,6 +29,7 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text, where
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.report import amount
 from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 

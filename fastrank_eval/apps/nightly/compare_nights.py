@@ -15,8 +15,6 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.analysis.compare import choices_of, compare_slices
-from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_delay import with_comparable_labels
 from fastrank_eval.apps.nightly.night import (
@@ -42,6 +40,8 @@ from fastrank_eval.engine.state_file import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.compare import choices_of, compare_slices
+from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.gate_judge import judge
 from fastrank_eval.results.gates import Gate, GateFailure, Verdict, gate
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.analysis.attribution import (
-    Decomposition,
-    decompose_by_slices,
-    is_mean,
-    slicings_of,
-)
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import EARLIER, CompositionChange, Night
 from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, digits_for
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.attribution import (
+    Decomposition,
+    decompose_by_slices,
+    is_mean,
+    slicings_of,
+)
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount
 from fastrank_eval.results.state import State

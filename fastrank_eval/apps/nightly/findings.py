@@ -11,7 +11,6 @@ from itertools import pairwise
 from statistics import median
 
 from fastrank_eval._lib.lexer import COMPARISONS, Operation
-from fastrank_eval.analysis.attribution import CHANCE, has_chance
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
@@ -48,6 +47,7 @@ from fastrank_eval.apps.nightly.text import (
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import measure
+from fastrank_eval.results.attribution import CHANCE, has_chance
 from fastrank_eval.results.gate_judge import field_of
 from fastrank_eval.results.gates import (
     ALL,

@@ -31,8 +31,6 @@ from fastrank_eval._lib.errors import (
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval._lib.threads import Progress, map_jobs
-from fastrank_eval.analysis import curve_points
-from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
@@ -105,6 +103,8 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.results import curve_points
+from fastrank_eval.results.curve_points import Thresholds
 from fastrank_eval.results.notes import cluster_notes, largest_group_notes, rows_left_out_notes
 from fastrank_eval.results.report import legend_text
 from fastrank_eval.stats.score_runs import ScoreTable

@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.arrow import arrow_column, arrow_value, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.analysis.attribution import contributions, is_mean, largest_changes
-from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
 from fastrank_eval.apps.nightly.night_source import free_name
@@ -25,6 +23,8 @@ from fastrank_eval.engine.records import GroupRecords, group_records
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.attribution import contributions, is_mean, largest_changes
+from fastrank_eval.results.compared_value import direction_of
 
 #: Marks a file of this module in the metadata of its schema.
 _MARK = {b"fastrank_eval": b"worst groups"}

@@ -15,9 +15,6 @@ from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.array_codes import table_from_bytes
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
-from fastrank_eval.analysis.compare import choices_of, compare_with, unit_needed
-from fastrank_eval.analysis.compare_tests import default_measures
-from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import (
     OPTIONS,
@@ -50,6 +47,9 @@ from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
+from fastrank_eval.results.compare import choices_of, compare_with, unit_needed
+from fastrank_eval.results.compare_tests import default_measures
+from fastrank_eval.results.comparison import Comparison
 from fastrank_eval.results.labels import for_labels
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.state import state_of_run

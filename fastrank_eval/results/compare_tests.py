@@ -17,14 +17,6 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp, exp_each, ratio
 from fastrank_eval._lib.errors import ArgumentError, text_keys_hint
 from fastrank_eval._lib.threads import choose_map
-from fastrank_eval.analysis.attribution import (
-    CHANCE,
-    error_of_rela_impr,
-    has_chance,
-    rela_impr,
-    slopes_of_rela_impr,
-)
-from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue, detectable, verdict_on
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import GroupRecords, MeasureValue
@@ -34,6 +26,14 @@ from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.keys import encode_keys, group_ids
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
+from fastrank_eval.results.attribution import (
+    CHANCE,
+    error_of_rela_impr,
+    has_chance,
+    rela_impr,
+    slopes_of_rela_impr,
+)
+from fastrank_eval.results.compared_value import RESAMPLING, ComparedValue, detectable, verdict_on
 from fastrank_eval.stats.bootstrap import (
     bootstrap,
     bootstrap_error,

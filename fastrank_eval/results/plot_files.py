@@ -20,8 +20,8 @@ from fastrank_eval.results.report import html as to_html
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fastrank_eval.analysis.plots import Drawable
     from fastrank_eval.engine.records import Meta
+    from fastrank_eval.results.plots import Drawable
 
 #: No date, host or version in the file: equal figures give equal files.
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -68,7 +68,7 @@ def drawing() -> Iterator[None]:
 
     A character of a column's name that the font lacks is drawn as a box, without a warning.
     """
-    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.results.plots import styled
 
     with styled(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
@@ -104,12 +104,12 @@ def curve_picture(
                 f"there is no {curve.kind} curve to draw: it is undefined for every model "
                 f"({reasons}); it needs rows of both classes."
             )
-        from fastrank_eval.analysis.plots import figure_of
+        from fastrank_eval.results.plots import figure_of
 
         return figure_of(curve, title)
 
     def page(figure: Figure) -> str:
-        from fastrank_eval.analysis.plots import caption_of, title_of
+        from fastrank_eval.results.plots import caption_of, title_of
 
         return _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
 
@@ -157,7 +157,7 @@ def forest_picture(
     """
 
     def draw() -> Figure:
-        from fastrank_eval.analysis.forest import draw as draw_forest
+        from fastrank_eval.results.forest import draw as draw_forest
 
         return draw_forest(values, models, baseline, meta, title)
 

@@ -11,25 +11,6 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import column_name, require_baseline
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.attribution import slicings_of
-from fastrank_eval.analysis.compare import (
-    Slice,
-    differences,
-    given_choices,
-    meta_of,
-    values_by_slice,
-    with_clustered_errors,
-    with_joined_clusters,
-)
-from fastrank_eval.analysis.compare_tests import (
-    NO_ERROR,
-    NOT_PAIRED,
-    free_name,
-    join_groups,
-    records_error,
-    refuse_pooled,
-)
-from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
     LEFT_OUT,
@@ -41,6 +22,25 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.state_arrays import BY_BUCKET, WITHOUT_BUCKETS
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.pooled import CLUSTERS
+from fastrank_eval.results.attribution import slicings_of
+from fastrank_eval.results.compare import (
+    Slice,
+    differences,
+    given_choices,
+    meta_of,
+    values_by_slice,
+    with_clustered_errors,
+    with_joined_clusters,
+)
+from fastrank_eval.results.compare_tests import (
+    NO_ERROR,
+    NOT_PAIRED,
+    free_name,
+    join_groups,
+    records_error,
+    refuse_pooled,
+)
+from fastrank_eval.results.comparison import Comparison
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.notes import unit_of
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
-from fastrank_eval.analysis.attribution import (
+from fastrank_eval.engine.records import (
+    JSON_SCHEMAS,
+    GroupRecords,
+    MeasureValue,
+    Meta,
+    record_table,
+)
+from fastrank_eval.measures import measure as measure_of
+from fastrank_eval.results.attribution import (
     Decomposition,
     decompose_by_slices,
     decomposition_rows,
@@ -20,7 +28,7 @@ from fastrank_eval.analysis.attribution import (
     slicings_of,
     table_of_largest_changes,
 )
-from fastrank_eval.analysis.compared_value import (
+from fastrank_eval.results.compared_value import (
     CLUSTER_SCHEMA,
     DIFFERENCE_SCHEMA,
     ComparedValue,
@@ -32,14 +40,6 @@ from fastrank_eval.analysis.compared_value import (
     is_undecided,
     undecided_text,
 )
-from fastrank_eval.engine.records import (
-    JSON_SCHEMAS,
-    GroupRecords,
-    MeasureValue,
-    Meta,
-    record_table,
-)
-from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
 from fastrank_eval.results.notes import (

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval.analysis.compared_value import ComparedValue, is_shown, is_tested
-from fastrank_eval.analysis.plots import (
+from fastrank_eval.measures.pooled import CLUSTERS
+from fastrank_eval.results.compared_value import ComparedValue, is_shown, is_tested
+from fastrank_eval.results.plots import (
     CHANCE,
     DIM,
     Picture,
@@ -19,7 +20,6 @@ from fastrank_eval.analysis.plots import (
     panel_grid,
     shortened,
 )
-from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.report import count_text, percent_text
 
 if TYPE_CHECKING:

@@ -11,20 +11,6 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.arguments import check_options, checked, integer, named, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
-from fastrank_eval.analysis.compare_tests import (
-    TESTS,
-    Choices,
-    ErrorOfDifference,
-    adjust_rows,
-    compare_models,
-    default_measures,
-    group_error,
-    pooled_error,
-    records_error,
-    refuse_pooled,
-)
-from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
-from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.options import OPTIONS, Options, check_names, measures_by_label
@@ -42,6 +28,20 @@ from fastrank_eval.engine.totals import SliceTotals, loses_error
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import CLUSTERS, MERGED, PooledMeasure
+from fastrank_eval.results.compare_tests import (
+    TESTS,
+    Choices,
+    ErrorOfDifference,
+    adjust_rows,
+    compare_models,
+    default_measures,
+    group_error,
+    pooled_error,
+    records_error,
+    refuse_pooled,
+)
+from fastrank_eval.results.compared_value import RESAMPLING, ComparedValue
+from fastrank_eval.results.comparison import Comparison
 from fastrank_eval.results.labels import for_labels, labelled
 from fastrank_eval.results.notes import unit_of
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED

@@ -587,7 +587,7 @@ class Curve(View):
         OutputError
             If the file cannot be written, or its name has another ending.
         """
-        from fastrank_eval.analysis.plot_files import curve_picture
+        from fastrank_eval.results.plot_files import curve_picture
 
         return curve_picture(self, title, path, overwrite)
 
