@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from threading import get_ident, local
+from threading import Event, get_ident, local
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,7 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
     A single job runs in the calling thread: to start threads costs more than 100 rows do.
     """
     _keep_freed_memory()
-    jobs = iter(jobs)
+    started, jobs = monotonic(), iter(jobs)
     first = list(islice(jobs, 2))
     alone = len(first) < 2
     jobs = chain(first, jobs)
@@ -106,28 +106,38 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
         return
     futures: deque[Future[Any]] = deque()
     adopted: list[dict[Any, np.ndarray]] = []
-    pool = ThreadPoolExecutor(threads, "fastrank", _adopt_arrays, (adopted,))
+    begin = Event()
+    pool = ThreadPoolExecutor(threads, "fastrank", _adopt_arrays, (adopted, begin))
     try:
         for job in jobs:
             futures.append(pool.submit(work, job))
+            # A thread that works has the interpreter's lock, which others need to start: 16 take
+            # 11 ms. So all start first, unless jobs are slow to come.
+            if len(futures) >= threads or monotonic() - started > _QUICK:
+                begin.set()
             if len(futures) > threads:
                 yield futures.popleft().result()
+        begin.set()
         while futures:
             yield futures.popleft().result()
     except GeneratorExit:
         # Garbage collection may close this generator while another thread starts and holds a lock.
         # Threads need this lock to end, so waiting for them here is a deadlock (CPython 3.11). Jobs
         # end without the lock.
+        begin.set()
         pool.shutdown(wait=False, cancel_futures=True)
         wait([job for job in futures if not job.cancelled()])
         raise
     except BaseException:
+        begin.set()
         pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
     _hand_back(adopted)
 
 
+#: Seconds in which quick jobs are made.
+_QUICK = 1e-3
 _thread_arrays = local()
 #: Arrays of threads that have ended, for those to come.
 _free_arrays: list[dict[Any, np.ndarray]] = []
@@ -137,8 +147,8 @@ _LARGEST_KEPT = 31 << 20
 _MAX_FREE_BYTES = 128 << 20
 
 
-def _adopt_arrays(adopted: list[dict[Any, np.ndarray]]) -> None:
-    """Assign to a new thread the arrays of one that has ended.
+def _adopt_arrays(adopted: list[dict[Any, np.ndarray]], begin: Event) -> None:
+    """Assign to a new thread the arrays of one that has ended, and wait for others to start.
 
     To touch new ones costs 5 ns for each of 10^6 rows.
     """
@@ -146,6 +156,7 @@ def _adopt_arrays(adopted: list[dict[Any, np.ndarray]]) -> None:
     with suppress(IndexError):
         arrays.update(_free_arrays.pop())
     adopted.append(arrays)
+    begin.wait()
 
 
 def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:

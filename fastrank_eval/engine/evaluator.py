@@ -232,18 +232,32 @@ class Evaluator:
         """Select the columns of each of `grouped`."""
         return [self.plan_columns.for_plan(p, rows) for p in self.grouped]
 
-    def edge(self, batch: pa.RecordBatch, row: int) -> int:
-        """Find the first row from `row` on where a cluster, or a group, begins."""
+    def rows_of(self, job: WorkBatch) -> tuple[pa.RecordBatch, int, bool]:
+        """Return the rows of a job, their first, and whether they hold whole groups."""
+        batch, first = in_scratch(read_batch(job.batches)), 0
+        rows = end = batch.num_rows
+        if job.slice is not None:
+            first, end = job.slice.start, job.slice.stop
+            if first:
+                first = self._edge(batch, first, end)
+            if first < end < rows:  # the last of the groups that begin here
+                end = self._edge(batch, end, rows)
+        begins, ends = first > 0 or job.first_row == 0, end < rows or job.last
+        return batch.slice(first, end - first), job.first_row + first, begins and ends
+
+    def _edge(self, batch: pa.RecordBatch, row: int, end: int) -> int:
+        """Find the first row from `row` on where a cluster, or a group, begins; or the end."""
         columns = self.plan_columns.keys[: self.first.roles.outer]
         first, rows = row - 1, _EDGE_ROWS
         # Invalid keys are an error where the rows are read.
         with suppress(ColumnError):
-            while first + 1 < batch.num_rows:
-                starts = group_starts(keys_of(batch.slice(first, rows), columns, 0))
+            while first + 1 < end:
+                part = batch.slice(first, min(rows, end - first))
+                starts = group_starts(keys_of(part, columns, 0))
                 if len(starts):
                     return first + int(starts[0])
                 first, rows = first + rows - 1, 4 * rows
-        return batch.num_rows
+        return end
 
     def scan(self, keys: Keys, columns: Sequence[Columns], whole: bool) -> BatchScan:
         """Scan every row of a batch of contiguous groups; see `scan_batch`."""
@@ -460,9 +474,9 @@ def evaluate_stream(
     undefined: list[UndefinedError] = []
 
     def evaluate_batch(job: WorkBatch) -> BatchResult:
-        batch, first_row = in_scratch(read_batch(job.batches)), job.first_row
+        batch, first_row, whole = evaluator.rows_of(job)
         read = partial(evaluator.read, scanned=True) if rows_at is None else rows_at
-        rows, whole = read(batch, first_row), job.whole or alone
+        rows = read(batch, first_row)
         if rows is None:
             return BatchResult()
 
@@ -471,7 +485,7 @@ def evaluate_stream(
             return rows.slice(lo, hi).copy() if lo < hi else None
 
         columns = evaluator.for_plans(rows)
-        batch_scan = evaluator.scan(rows.keys, columns, whole)
+        batch_scan = evaluator.scan(rows.keys, columns, whole or alone)
         starts = batch_scan.starts
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, first_row)

@@ -150,7 +150,7 @@ def _evaluate(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            jobs = reading.jobs(most, in_memory, evaluator.edge)
+            jobs = reading.jobs(most, in_memory)
             watches = [KeyWatch(keep, roles.keys[: roles.outer])]
             if roles.nested:
                 watches.append(KeyWatch(keep, roles.group, roles.inner))

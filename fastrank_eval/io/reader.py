@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -384,11 +384,9 @@ class RowReader:
         """Read all rows, peeked ones included."""
         return read_batches(self._report_rows(self._unread_batches()))
 
-    def jobs(
-        self, rows: int, slice_rows: int | None = None, edge: Edge | None = None
-    ) -> Iterator[WorkBatch]:
+    def jobs(self, rows: int, slice_rows: int | None = None) -> Iterator[WorkBatch]:
         """Divide all rows, peeked ones too, among threads; see `split_batches`."""
-        parts = split_batches(self._unread_batches(), rows, slice_rows, edge, self.rows)
+        parts = split_batches(self._unread_batches(), rows, slice_rows, self.rows)
         return join_batches(self._report_rows(parts), rows)
 
     def _unread_batches(self) -> Iterator[Batch]:
@@ -484,27 +482,25 @@ class WorkBatch(NamedTuple):
         Number of their first row in the input.
     num_rows : int
         Number of their rows.
-    whole : bool
-        Whether they begin and end where groups do; False where it is not known.
+    last : bool
+        Whether no rows follow them; False where it is not known.
+    slice : slice, or None
+        Rows of an only batch in memory, whose number is `num_rows`. Inside the batch, the work
+        begins and ends at the first edge of a group at or after these ends. None for all rows.
     """
 
     batches: list[Batch]
     first_row: int
     num_rows: int
-    whole: bool = False
+    last: bool = False
+    slice: slice | None = None
 
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, UnreadBatch, WorkBatch)
-#: Finds the first row of a batch where a group begins, from a row on; if none, the number of rows.
-Edge: TypeAlias = Callable[[pa.RecordBatch, int], int]
 
 
 def split_batches(
-    batches: Iterable[Batch],
-    rows: int,
-    slice_rows: int | None = None,
-    edge: Edge | None = None,
-    every_row: int | None = None,
+    batches: Iterable[Batch], rows: int, slice_rows: int | None = None, every_row: int | None = None
 ) -> Iterator[WorkBatch]:
     """Split long batches to about `rows` rows.
 
@@ -515,13 +511,12 @@ def split_batches(
     batches : iterable of (pyarrow.RecordBatch or UnreadBatch)
     rows : int
     slice_rows : int, optional
-        Rows of a slice of a batch in memory, without a copy; by default `rows`.
-    edge : callable, optional
-        Lengthens slices until they end where a group does.
+        Rows of a slice of a batch in memory, without a copy. Slices end where groups do. By
+        default batches in memory have `rows` rows, and end anywhere.
     every_row : int, optional
         Rows of all batches, if known.
     """
-    first_row, slice_rows = 0, slice_rows or rows
+    first_row = 0
     for batch in batches:
         if isinstance(batch, UnreadBatch):
             for unread in batch.split_evenly(rows):
@@ -530,16 +525,16 @@ def split_batches(
                     yield WorkBatch([part], first_row, part.num_rows)
                     first_row += part.num_rows
             continue
-        first, end = 0, batch.num_rows
-        while first < end:
-            last = min(first + slice_rows, end)
-            if edge is not None and last < end:
-                last = edge(batch, last)
-            begins = first > 0 or first_row == 0
-            whole = edge is not None and begins and (last < end or first_row + end == every_row)
-            rows_here = last - first
-            yield WorkBatch([batch.slice(first, rows_here)], first_row + first, rows_here, whole)
-            first = last
+        end = batch.num_rows
+        last = first_row + end == every_row
+        for lo in range(0, end, slice_rows or rows):
+            hi = min(lo + (slice_rows or rows), end)
+            if slice_rows is None:
+                yield WorkBatch([batch.slice(lo, hi - lo)], first_row + lo, hi - lo)
+            elif hi - lo == end:
+                yield WorkBatch([batch], first_row, end, last)
+            else:
+                yield WorkBatch([batch], first_row, hi - lo, last, slice(lo, hi))
         first_row += end
 
 
@@ -551,7 +546,7 @@ def join_batches(parts: Iterable[WorkBatch], rows: int) -> Iterator[WorkBatch]:
     short: list[WorkBatch] = []
     short_rows = 0
     for part in parts:
-        long = 2 * part.num_rows >= rows
+        long = 2 * part.num_rows >= rows or part.slice is not None
         if short and (long or short_rows + part.num_rows > rows):
             yield _joined(short, short_rows)
             short, short_rows = [], 0
@@ -567,7 +562,8 @@ def join_batches(parts: Iterable[WorkBatch], rows: int) -> Iterator[WorkBatch]:
 def _joined(parts: list[WorkBatch], rows: int) -> WorkBatch:
     if len(parts) == 1:
         return parts[0]
-    return WorkBatch([batch for part in parts for batch in part.batches], parts[0].first_row, rows)
+    batches = [batch for part in parts for batch in part.batches]
+    return WorkBatch(batches, parts[0].first_row, rows, parts[-1].last)
 
 
 def read_batch(batches: list[Batch]) -> list[pa.RecordBatch]:
