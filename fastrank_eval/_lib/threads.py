@@ -96,7 +96,7 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
     A single job runs in the calling thread: to start threads costs more than 100 rows do.
     """
     _keep_freed_memory()
-    started, jobs = monotonic(), iter(jobs)
+    ready, jobs = monotonic(), iter(jobs)
     first = list(islice(jobs, 2))
     alone = len(first) < 2
     jobs = chain(first, jobs)
@@ -110,13 +110,15 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
     pool = ThreadPoolExecutor(threads, "fastrank", _adopt_arrays, (adopted, begin))
     try:
         for job in jobs:
+            slow = monotonic() - ready > _QUICK
             futures.append(pool.submit(work, job))
             # A thread that works has the interpreter's lock, which others need to start: 16 take
             # 11 ms. So all start first, unless jobs are slow to come.
-            if len(futures) >= threads or monotonic() - started > _QUICK:
+            if slow or len(futures) >= threads:
                 begin.set()
             if len(futures) > threads:
                 yield futures.popleft().result()
+            ready = monotonic()
         begin.set()
         while futures:
             yield futures.popleft().result()
@@ -136,7 +138,7 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
     _hand_back(adopted)
 
 
-#: Seconds in which quick jobs are made.
+#: Seconds in which a quick job is made.
 _QUICK = 1e-3
 _thread_arrays = local()
 #: Arrays of threads that have ended, for those to come.
