@@ -17,7 +17,7 @@ from fastrank_eval._lib.arguments import Reader, checked, number, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.evaluator import PlanTotals
+from fastrank_eval.engine.evaluator import Found
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value, score_tables
@@ -545,7 +545,7 @@ def _totals(
     options: Mapping[str, Any],
     measures: Any,
     keep: str = "",
-) -> tuple[Plan, PlanTotals]:
+) -> tuple[Plan, Found]:
     """Check options that count rows, and read these."""
     check_names("rows", options, caller)
     return totals_of(Options.read(source, {**options, "measures": measures, "keep": keep}))

@@ -13,8 +13,8 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.engine.largest_group import largest_in_chunk
-from fastrank_eval.engine.plan import GroupValues, Plan, constant_columns
+from fastrank_eval.engine.group_table import GroupTable, largest_in_chunk
+from fastrank_eval.engine.plan import Plan, constant_columns
 from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.totals import Addition, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
@@ -36,7 +36,7 @@ def evaluate_chunk(
     totals: Totals,
     name: Callable[[int], str],
     keys: Callable[[np.ndarray], Keys] | None = None,
-) -> GroupValues | None:
+) -> GroupTable | None:
     """Rank whole groups, compute every measure and add to the totals.
 
     Parameters
@@ -53,15 +53,15 @@ def evaluate_chunk(
 
     Returns
     -------
-    GroupValues or None
-        None unless ``plan.per_group``.
+    GroupTable or None
+        Without keys. None unless ``plan.per_group``.
     """
     if chunk.grouped and chunk.columns.item is not None:
         _refuse_repeated_items(chunk, chunk.columns.item, name)
     if plan.buckets and keys is not None:
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
-    values = GroupValues.empty(np.diff(chunk.starts), plan) if plan.per_group else None
+    values = GroupTable.empty(np.diff(chunk.starts), plan) if plan.per_group else None
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
@@ -77,6 +77,7 @@ def evaluate_chunk(
     measure_chunk(chunk, plan, labels, additions, totals.overall_states, name, group_values=values)
     if values is not None:
         values.positives = labels.relevant_of_each(1.0)
+        values.first_rows = chunk.columns.first_rows(chunk.starts)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys, most)
     totals.overall.count_negatives(labels.negatives)
@@ -149,7 +150,7 @@ def measure_chunk(
     name: Callable[[int], str],
     *,
     in_slices: bool = False,
-    group_values: GroupValues | None = None,
+    group_values: GroupTable | None = None,
 ) -> None:
     """Compute each measure of whole groups, add it to sums and pooled states.
 
@@ -167,7 +168,7 @@ def measure_chunk(
         Maps the position of a group to the text of its key, for messages.
     in_slices : bool
         Leave out measures that slices do not have.
-    group_values : GroupValues, optional
+    group_values : GroupTable, optional
         Receives the values of each group, if the plan keeps them.
     """
     columns = chunk.columns

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, zip_longest
 from os import PathLike
 from threading import Lock
 from typing import Any, NamedTuple, cast
@@ -20,19 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_list_like
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, UndefinedError
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
-from fastrank_eval.engine.largest_group import dominant
-from fastrank_eval.engine.plan import (
-    GroupValues,
-    Plan,
-    batch_rows_of,
-    stream_rows_of,
-)
+from fastrank_eval.engine.group_table import GroupTable, dominant
+from fastrank_eval.engine.plan import Plan, batch_rows_of, stream_rows_of
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.partition import Gatherer, PartitionedBatch, Partitioner
@@ -81,43 +75,20 @@ SHARED = (
 )
 
 
-class GroupResults(NamedTuple):
-    """Results of consecutive groups.
-
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array
-    values : GroupValues
-    first_rows : ndarray of int64, shape (groups,)
-        Number of the first row of each group in the whole input.
-    groups : ndarray of int64, or None
-        Indices of the groups in the evaluated rows; None for all.
-    """
-
-    keys: Keys
-    values: GroupValues
-    first_rows: np.ndarray
-    groups: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class PlanTotals:
+class Found(NamedTuple):
     """What a run finds for one plan.
 
     Parameters
     ----------
     totals : Totals
-    keys : list of tuple of pyarrow.Array
-        Keys of consecutive groups; empty unless ``plan.per_group``.
-    values : list of GroupValues
-        Their results, in the same order.
+    groups : list of GroupTable
+        Parts of all groups, in any order; empty unless ``plan.per_group``.
     left_out : RowsLeftOut
         Rows that options of the plan have left out.
     """
 
     totals: Totals
-    keys: list[Keys]
-    values: list[GroupValues]
+    groups: list[GroupTable]
     left_out: RowsLeftOut
 
 
@@ -281,7 +252,7 @@ class Evaluator:
 
     def evaluate(
         self, chunks: Sequence[Chunk], keys: Callable[[Groups], Keys]
-    ) -> list[GroupResults | None]:
+    ) -> list[GroupTable | None]:
         """Evaluate whole groups by every plan with groups.
 
         Parameters
@@ -293,36 +264,37 @@ class Evaluator:
 
         Returns
         -------
-        list of (GroupResults or None)
+        list of (GroupTable or None)
             For each of `grouped`; None for a plan that keeps no values of groups.
         """
-        results: list[GroupResults | None] = []
+        tables: list[GroupTable | None] = []
         every_key: Keys = ()
         for p, chunk in zip(self.grouped, chunks, strict=True):
-            evaluated = self._evaluate(p, chunk, keys)
-            if evaluated is None or not self.plans[p].per_group:
-                results.append(None)
-                continue
-            kept, groups, values = evaluated
-            every_key = every_key or keys(slice(None))
-            of_groups = every_key if groups is None else keys_at(every_key, groups)
-            first_rows = kept.columns.first_rows(kept.starts)
-            results.append(GroupResults(of_groups, values, first_rows, groups))
-        return results
+            table, groups = self._evaluate(p, chunk, keys)
+            if table is not None:
+                every_key = every_key or keys(slice(None))
+                table.keys = every_key if groups is None else keys_at(every_key, groups)
+            tables.append(table)
+        return tables
 
     def _evaluate(
         self, p: int, chunk: Chunk, keys: Callable[[Groups], Keys]
-    ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
+    ) -> tuple[GroupTable | None, np.ndarray | None]:
         """Evaluate the rows that a plan does not drop.
 
-        None if it keeps no values of groups.
+        Returns
+        -------
+        table : GroupTable or None
+            Without keys. None if the plan keeps no values of groups.
+        groups : ndarray of int64, or None
+            Indices of its groups; None for all.
         """
         plan, groups = self.plans[p], None
         if plan.roles.drops_rows:
             chunk, groups, left_out = chunk.kept(plan.roles)
             self._leave_out(p, left_out)
             if not chunk.groups:
-                return None
+                return None, groups
 
         if plan.counts_unretrieved:
             self._leave_out(p, chunk.count_unretrieved(plan.roles.scores))
@@ -333,22 +305,18 @@ class Evaluator:
         def name(group: int) -> str:
             return key_text(keys_at_groups(np.array([group])), plan.roles.keys, 0)
 
-        values = evaluate_chunk(chunk, plan, self.totals[p].get(), name, keys_at_groups)
-        return None if values is None else (chunk, groups, values)
+        return evaluate_chunk(chunk, plan, self.totals[p].get(), name, keys_at_groups), groups
 
-    def finish(self, results: Sequence[Sequence[GroupResults]]) -> list[PlanTotals]:
+    def finish(self, tables: Sequence[list[GroupTable]]) -> list[Found]:
         """Merge the totals of all threads.
 
         Parameters
         ----------
-        results : sequence of sequence of GroupResults
-            For each of `grouped` the results in order of the groups.
+        tables : sequence of list of GroupTable
+            For each of `grouped` the parts of its groups.
         """
-        for_plans = dict(zip(self.grouped, results, strict=True))
-        plan_totals = []
+        for_plans, found = dict(zip(self.grouped, tables, strict=True)), []
         for p, totals in enumerate(self.totals):
-            of_groups = for_plans.get(p, ())
-            keys, values = [one.keys for one in of_groups], [one.values for one in of_groups]
             merged, left_out = totals.merge(), self._left_out[p]
             merged.largest = dominant(merged.largest, merged.overall.squares())
             if self.plans[p].counts_unretrieved:
@@ -356,8 +324,8 @@ class Evaluator:
                 left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})
             if merged.soft:
                 left_out[SOFT, ""] = merged.soft
-            plan_totals.append(PlanTotals(merged, keys, values, left_out))
-        return plan_totals
+            found.append(Found(merged, for_plans.get(p, []), left_out))
+        return found
 
 
 def check_shared(requests: Sequence[object]) -> None:
@@ -414,7 +382,7 @@ class BatchResult(NamedTuple):
     ----------
     head : Columns or None
         Rows before the first edge, if any; all rows if there is no edge.
-    inside : list of (GroupResults or None), or None
+    inside : list of (GroupTable or None), or None
         For each plan: groups that begin and end in the batch; None if there is no edge.
     tail : Columns or None
         Rows from the last edge on, if any.
@@ -425,7 +393,7 @@ class BatchResult(NamedTuple):
     """
 
     head: Columns | None = None
-    inside: list[GroupResults | None] | None = None
+    inside: list[GroupTable | None] | None = None
     tail: Columns | None = None
     runs: Sequence[KeyRun] = ()
     undefined: UndefinedError | None = None
@@ -436,7 +404,7 @@ def evaluate_stream(
     evaluator: Evaluator,
     watches: Sequence[KeyWatch] = (),
     rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
-) -> list[list[GroupResults]]:
+) -> list[list[GroupTable]]:
     """Evaluate batches whose groups are contiguous, or whose rows have none.
 
     Groups of a cluster are contiguous too. By default each group is one.
@@ -454,8 +422,8 @@ def evaluate_stream(
 
     Returns
     -------
-    list of list of GroupResults
-        For each plan with groups: the results of the groups in order (empty unless
+    list of list of GroupTable
+        For each plan with groups: parts of its groups, in any order (empty unless
         ``plan.per_group``).
 
     Raises
@@ -466,10 +434,9 @@ def evaluate_stream(
         A group is undefined where that is an error, and no key returned.
     """
     nested, plan_columns = evaluator.first.roles.nested, evaluator.plan_columns
-    results: list[list[GroupResults | None]] = [[] for _ in evaluator.grouped]
+    results: list[list[GroupTable]] = [[] for _ in evaluator.grouped]
     open_group: list[Columns] = []
-    # The rows of each group, and where its results belong.
-    cut_groups: list[tuple[Columns, list[int]]] = []
+    cut_groups: list[Columns] = []
     cut_rows = 0
     undefined: list[UndefinedError] = []
 
@@ -496,7 +463,7 @@ def evaluate_stream(
         if not len(starts):
             return BatchResult(copy_rows(0, rows.rows), runs=runs)
         lo, hi = int(starts[0]), int(starts[-1])
-        inside: list[GroupResults | None] = []
+        inside: list[GroupTable | None] = []
         error = None
         if len(starts) > 1 and not undefined:
 
@@ -524,9 +491,7 @@ def evaluate_stream(
         else:  # one key for all rows
             rows = concatenate([part._replace(keys=()) for part in open_group])
             rows = rows._replace(keys=keys_at(open_group[0].keys, np.zeros(1, np.int64)))
-        cut_groups.append((rows, [len(for_plan) for for_plan in results]))
-        for for_plan in results:
-            for_plan.append(None)
+        cut_groups.append(rows)
         cut_rows += rows.rows
         open_group.clear()
         if len(cut_groups) >= _CUT_GROUPS or cut_rows >= evaluator.batch_rows:
@@ -537,8 +502,8 @@ def evaluate_stream(
         if not cut_groups or undefined:
             cut_groups.clear()
             return
-        edges = starts = np.append(0, np.cumsum([rows.rows for rows, _ in cut_groups]))
-        rows, clusters = concatenate([rows for rows, _ in cut_groups]), None
+        edges = starts = np.append(0, np.cumsum([rows.rows for rows in cut_groups]))
+        rows, clusters = concatenate(cut_groups), None
         every_key = rows.keys
         if nested:
             # A cluster that returned, which is refused later, may follow itself.
@@ -561,17 +526,9 @@ def evaluate_stream(
                 raise
             undefined.append(error)
             evaluated = []
-        for position, result in enumerate(evaluated):
-            if result is None:
-                continue
-            bounds = np.arange(len(edges)) if clusters is None else clusters
-            if result.groups is not None:
-                bounds = np.searchsorted(result.groups, bounds)
-            for (_, places), (lo, hi) in zip(cut_groups, pairwise(bounds.tolist()), strict=True):
-                if lo < hi:
-                    of_cut = tuple(key.slice(lo, hi - lo) for key in result.keys)
-                    values, first_rows = result.values.take(slice(lo, hi)), result.first_rows[lo:hi]
-                    results[position][places[position]] = GroupResults(of_cut, values, first_rows)
+        for for_plan, table in zip(results, evaluated, strict=False):
+            if table is not None:  # each group has a place of its own among the others
+                for_plan += [table.take(np.array([g])) for g in range(len(table))]
         cut_groups.clear()
         cut_rows = 0
 
@@ -594,8 +551,9 @@ def evaluate_stream(
         if result.inside is None:
             continue
         close_group()
-        for for_plan, inside in zip(results, result.inside, strict=False):
-            for_plan.append(inside)
+        for for_plan, table in zip(results, result.inside, strict=False):
+            if table is not None:
+                for_plan.append(table)
         if result.tail is not None:
             open_group.append(result.tail)
     close_group()
@@ -604,7 +562,7 @@ def evaluate_stream(
         watch.finish()
     if undefined:
         raise undefined[0]
-    return [list(filter(None, for_plan)) for for_plan in results]
+    return results
 
 
 #: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
@@ -640,7 +598,7 @@ class ScatteredEvaluator:
         self._expected: int | None = None
         self.spilled = False
 
-    def evaluate(self, reading: RowReader) -> list[list[GroupResults]]:
+    def evaluate(self, reading: RowReader) -> list[list[GroupTable]]:
         """Partition the rows, and evaluate the groups.
 
         Parameters
@@ -649,16 +607,16 @@ class ScatteredEvaluator:
 
         Returns
         -------
-        list of list of GroupResults
-            For each plan with groups: the results of the groups in order of appearance (empty
-            unless ``plan.per_group``).
+        list of list of GroupTable
+            For each plan with groups: parts of its groups, in any order (empty unless
+            ``plan.per_group``).
         """
         try:
-            return [_in_order_of_appearance(results) for results in self._attempts(reading)]
+            return self._attempts(reading)
         except ReturningKey as returning:
             raise split_group(self._plan.roles, cast(Keys, returning.keys)) from None
 
-    def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
+    def _attempts(self, reading: RowReader) -> list[list[GroupTable]]:
         self._expected = reading.rows
         if reading.rereadable:  # the second attempt below reads the rows again
             with suppress(WideKeys):
@@ -666,7 +624,7 @@ class ScatteredEvaluator:
             self._evaluator.clear()
         return self._evaluate(reading, narrow=False)
 
-    def _evaluate(self, reading: RowReader, narrow: bool) -> list[list[GroupResults]]:
+    def _evaluate(self, reading: RowReader, narrow: bool) -> list[list[GroupTable]]:
         partitioned = self._partition(reading)
         in_memory: list[PartitionedBatch] = []
         held = read = 0
@@ -720,7 +678,7 @@ class ScatteredEvaluator:
         jobs = reading.jobs(max(evaluator.batch_rows // _WIDE, 1) if wide else evaluator.batch_rows)
         yield from map_jobs(plan.threads, partition, jobs)
 
-    def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
+    def _gather(self, gatherer: Gatherer) -> list[list[GroupTable]]:
         plan, evaluator = self._plan, self._evaluator
 
         watches = self._watches()
@@ -739,7 +697,7 @@ class ScatteredEvaluator:
             ]
             return BatchResult(inside=evaluator.evaluate(chunks, keys), runs=runs)
 
-        results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
+        results: list[list[GroupTable]] = [[] for _ in evaluator.grouped]
         ranges = list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(map(gatherer.rows, ranges))
         for partitions, (_, inside, _, runs, _) in zip(
@@ -769,7 +727,7 @@ class ScatteredEvaluator:
         rest: Iterator[PartitionedBatch],
         disk_bytes: int,
         narrow: bool,
-    ) -> list[list[GroupResults]]:
+    ) -> list[list[GroupTable]]:
         plan, budget = self._plan, self._budget
         total = 0
 
@@ -802,15 +760,3 @@ class ScatteredEvaluator:
                 most = self._evaluator.file_rows
                 jobs = join_batches(split_batches(report_rows(batches), most), most)
                 return evaluate_stream(jobs, self._evaluator, self._watches(), sorter.rows_of)
-
-
-def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:
-    """Sort the results of all groups by the number of their first row."""
-    if not results:
-        return []
-    first_rows = np.concatenate([result.first_rows for result in results])
-    order = np.argsort(first_rows)
-    columns = zip(*(result.keys for result in results), strict=True)
-    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = GroupValues.concat([result.values for result in results])
-    return [GroupResults(keys_at(keys, order), values.take(order), first_rows[order])]

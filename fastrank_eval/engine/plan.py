@@ -18,7 +18,7 @@ from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import Measure, find_name, registry
 from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.tally import Measured, RankedGroups, Units
+from fastrank_eval.stats.tally import Units
 
 if TYPE_CHECKING:
     from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
@@ -240,75 +240,6 @@ def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> di
             )
         weights[title] = column[firsts]
     return weights
-
-
-@dataclass
-class GroupValues:
-    """Per-group results of consecutive groups.
-
-    Parameters
-    ----------
-    rows, positives : ndarray of int64, shape (groups,)
-    values : ndarray of float64, shape (models, measures, groups)
-        NaN where undefined; not set for pooled measures.
-    weights : dict of (int, int) to ndarray of float64, shape (groups,)
-        The weight of each group, by model and measure; 1 where there is no entry.
-    """
-
-    rows: np.ndarray
-    positives: np.ndarray
-    values: np.ndarray
-    weights: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, rows: np.ndarray, plan: Plan) -> GroupValues:
-        """Make values for groups of so many rows, as if none of them were ranked."""
-        groups = len(rows)
-        values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
-        for m, measure in enumerate(plan.measures):
-            if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
-                values[:, m] = np.nan
-        return cls(rows, np.zeros(groups, np.int64), values)
-
-    @classmethod
-    def concat(cls, parts: Sequence[GroupValues]) -> GroupValues:
-        """Concatenate the results of groups; shared weights stay shared."""
-        by_ids: dict[tuple[int, ...], np.ndarray] = {}
-        weights = {}
-        for position in parts[0].weights:
-            arrays = [part.weights[position] for part in parts]
-            ids = tuple(map(id, arrays))
-            if ids not in by_ids:
-                by_ids[ids] = np.concatenate(arrays)
-            weights[position] = by_ids[ids]
-        return cls(
-            np.concatenate([part.rows for part in parts]),
-            np.concatenate([part.positives for part in parts]),
-            np.concatenate([part.values for part in parts], axis=2),
-            weights,
-        )
-
-    def take(self, groups: np.ndarray | slice) -> GroupValues:
-        """Select the results of some groups, in that order."""
-        distinct = {id(weight): weight for weight in self.weights.values()}
-        selection = {number: weight[groups] for number, weight in distinct.items()}
-        weights = {at: selection[id(weight)] for at, weight in self.weights.items()}
-        return GroupValues(
-            self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
-        )
-
-    def put(self, plan: Plan, model: int, groups: RankedGroups, measured: Measured) -> None:
-        """Enter the values of the ranked groups of one model."""
-        program = plan.program
-        indices = slice(None) if groups.ranked is None else groups.ranked
-        shared: dict[int, np.ndarray] = {}
-        for line, m in enumerate(program.positions):
-            self.values[model, m, indices] = measured.values[line]
-            of = program.weights_of(line)
-            if of >= 0:
-                if of not in shared:
-                    shared[of] = groups.spread(measured.weights[of], 0.0).copy()
-                self.weights[model, m] = shared[of]
 
 
 _POLICIES = ("skip", "zero", "one", "error")

@@ -9,27 +9,23 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
-from fastrank_eval.engine.largest_group import LARGEST
-from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.engine.group_table import LARGEST
+from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import policy_of
-from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import SliceTotals, Sums, Totals, loses_error
 from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
-from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
-from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import SE_OF_CLUSTERS, SE_OF_ROWS
 from fastrank_eval.measures.multicalibration import MulticalibrationError
@@ -48,7 +44,6 @@ from fastrank_eval.stats.intervals import (
     exponential_interval,
     t_interval,
 )
-from fastrank_eval.stats.means import Clusters
 from fastrank_eval.stats.moments import Moments, moments_of
 from fastrank_eval.stats.score_runs import ScoreTable
 
@@ -600,124 +595,3 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
         for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True)
         for measure in ordered.values()
     }
-
-
-@dataclass(frozen=True)
-class GroupRecords:
-    """Keys, values and weights of every group, by model and measure.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Key columns.
-    keys : tuple of pyarrow.Array, each of length groups
-    rows, positives : ndarray of int64, shape (groups,)
-        Numbers of rows and of positives.
-    scores : tuple of str
-        Score columns of the models.
-    measures : tuple of Measure
-    values : ndarray of float64, shape (models, measures, groups)
-        NaN where undefined, and for measures of all rows.
-    weights : mapping of (int, int) to ndarray of float64, shape (groups,)
-        Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
-        0 leaves the group out.
-    outer : int
-        Number of key columns of nested clusters, which come first; 0: each group is a cluster.
-    inner : sequence of int
-        Positions of the key columns of groups, if clusters are nested.
-    """
-
-    names: tuple[str, ...]
-    keys: tuple[pa.Array, ...]
-    rows: np.ndarray
-    positives: np.ndarray
-    scores: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    values: np.ndarray
-    weights: Mapping[tuple[int, int], np.ndarray]
-    outer: int = 0
-    inner: Sequence[int] = ()
-
-    @cached_property
-    def clusters(self) -> Clusters | None:
-        """The groups of each nested cluster; None if each group is one."""
-        if not self.outer:
-            return None
-        codes, firsts = encode_keys([decode_array(key) for key in self.keys[: self.outer]])
-        sizes = np.bincount(codes, minlength=len(firsts))
-        return Clusters(np.append(0, np.cumsum(sizes)), np.argsort(codes, kind="stable"))
-
-    @property
-    def unit_keys(self) -> Keys:
-        """The key of each cluster; by default a group is one."""
-        if self.clusters is None:
-            return self.keys
-        heads = arrow_column(self.clusters.heads)
-        return tuple(key.take(heads) for key in self.keys[: self.outer])
-
-    def summands(self, model: int, m: int) -> np.ndarray:
-        """Compute the summand of each group, NaN for a group that is left out."""
-        summands = self.measures[m].to_summand(self.values[model, m])
-        weights = self.weights.get((model, m))
-        return summands if weights is None else np.where(weights == 0, np.nan, summands)
-
-    def terms(self, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Compute weighted values and weights, both 0 if left out."""
-        summands = self.summands(model, m)
-        defined = ~np.isnan(summands)
-        weights = self.weights.get((model, m))
-        w = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
-        return np.where(defined, summands, 0.0) * w, w
-
-    def table(self) -> pa.Table:
-        """Make the table of groups: key, rows, positives and measures.
-
-        Columns of measures have the name of the model too if there are several.
-        """
-        columns: dict[str, pa.Array] = dict(zip(self.names, self.keys, strict=True))
-
-        def add(name: str, column: pa.Array) -> None:
-            while name in columns:
-                name += "_"
-            columns[name] = column
-
-        add("rows", arrow_column(self.rows))
-        add("positives", arrow_column(self.positives))
-        for model, m in np.ndindex(self.values.shape[:2]):
-            if not self.measures[m].pooled:
-                numbers = self.values[model, m]
-                title = f"{self.scores[model]}." * (len(self.scores) > 1) + str(self.measures[m])
-                add(title, column_with_nulls(numbers, np.isnan(numbers)))
-        return pa.table(columns)
-
-
-def group_records(
-    plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
-) -> GroupRecords:
-    """Collect the groups of a run.
-
-    Parameters
-    ----------
-    plan : Plan
-    keys : sequence of tuple of pyarrow.Array
-        Keys of consecutive groups.
-    values : sequence of GroupValues
-        Values of these groups, in the same order.
-    schema : pyarrow.Schema
-        Schema of the source: the types of keys if there is no group.
-    """
-    groups = SavedGroups.of_run(plan, keys, values, schema)
-    joined = groups.values
-    return GroupRecords(
-        groups.names,
-        groups.keys,
-        joined.rows,
-        joined.positives,
-        plan.roles.scores,
-        plan.measures,
-        # Groups that were taken in an order lie in memory before models and measures.
-        np.ascontiguousarray(joined.values),
-        joined.weights,
-        plan.roles.outer if plan.roles.nested else 0,
-        plan.roles.inner,
-    )

@@ -30,12 +30,12 @@ from fastrank_eval._lib.threads import processors, reporting_to
 from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import (
     Evaluator,
-    GroupResults,
-    PlanTotals,
+    Found,
     check_shared,
     evaluate_stream,
     split_group,
 )
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import (
     DEFAULTS,
     KEEP_CLUSTERS,
@@ -46,7 +46,6 @@ from fastrank_eval.engine.options import (
 )
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
-    GroupValues,
     Plan,
     subtopics_used,
     undefined_policies,
@@ -98,12 +97,12 @@ _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 def _read_rows(
     options: Options, planned: Evaluator, reader: RowReader
-) -> tuple[list[PlanTotals], dict[str, object]]:
+) -> tuple[list[Found], dict[str, object]]:
     """Read the rows of plans once.
 
     Returns
     -------
-    found : list of PlanTotals
+    found : list of Found
         For each plan.
     strategy : dict of str to object
         The conventions ``"order"`` and ``"spilled"`` of the plans with groups.
@@ -131,7 +130,7 @@ def _read_rows(
 
 def _evaluate(
     reading: RowReader, evaluator: Evaluator, options: Options
-) -> tuple[list[list[GroupResults]], dict[str, object]]:
+) -> tuple[list[list[GroupTable]], dict[str, object]]:
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
     if not evaluator.grouped:
@@ -229,10 +228,8 @@ class Evaluation:
     ----------
     plan : Plan
     totals : Totals
-    keys : list of tuple of pyarrow.Array
-        Keys of consecutive groups; empty unless ``plan.per_group``.
-    values : list of GroupValues
-        Their results, in the same order.
+    groups : list of GroupTable
+        Parts of all groups, in any order; empty unless ``plan.per_group``.
     schema : pyarrow.Schema
         Of the source.
     summary : list of MeasureValue
@@ -241,8 +238,7 @@ class Evaluation:
 
     plan: Plan
     totals: Totals
-    keys: list[Keys]
-    values: list[GroupValues]
+    groups: list[GroupTable]
     schema: pa.Schema
     summary: list[MeasureValue]
     meta: Meta
@@ -283,8 +279,8 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
         counts = rows.totals.overall.rows(), rows.totals.overall.groups()
         names = dict(plan.requested)
         meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, names, stored)
-        groups, schema = (rows.keys, rows.values), reader.source.schema
-        evaluations.append(Evaluation(plan, rows.totals, *groups, schema, summary, meta))
+        schema = reader.source.schema
+        evaluations.append(Evaluation(plan, rows.totals, rows.groups, schema, summary, meta))
     return evaluations
 
 
@@ -294,7 +290,7 @@ def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Eva
 
 
 @closing_readers()
-def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
+def totals_of(options: Options) -> tuple[Plan, Found]:
     """Read the rows once, without values of measures."""
     planned, reader = prepare([options])
     (rows,), _ = _read_rows(options, planned, reader)
@@ -634,7 +630,7 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> dict[str, 
 
 
 def _conventions(
-    options: Options, plan: Plan, rows: PlanTotals, source: Source, strategy: Mapping[str, object]
+    options: Options, plan: Plan, rows: Found, source: Source, strategy: Mapping[str, object]
 ) -> dict[str, object]:
     """List every convention of a run, by name."""
     conventions: dict[str, object] = {

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,9 +24,21 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, MergeError, SourceError
+from fastrank_eval._lib.errors import (
+    FastRankEvalError,
+    MeasureError,
+    MergeError,
+    SourceError,
+    text_keys_hint,
+)
 from fastrank_eval._lib.threads import processors
-from fastrank_eval.engine.largest_group import LARGEST, LargestGroup, dominant
+from fastrank_eval.engine.group_table import (
+    LARGEST,
+    GroupTable,
+    LargestGroup,
+    dominant,
+    equal_neighbours,
+)
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import (
@@ -46,7 +59,6 @@ from fastrank_eval.engine.state_arrays import (
     WITHOUT_BUCKETS,
     Rows,
     SavedField,
-    SavedGroups,
     SavedSliceEncoder,
     SavedSlices,
     StateArrays,
@@ -550,27 +562,28 @@ def check_crossing(every: Sequence[Content]) -> None:
     if not every[0].header["has_groups"]:
         return
     each = [groups_of(one) for one in every]
-    whole, roles = each[0].concat(each[1:]), _roles(every[0].header)
+    whole, roles = _joined(each), each[0].roles
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
     # Buckets count a cluster once.
     counted = all(BY_BUCKET in one.header for one in every)
     units = [("cluster", "errors that are too small")] if roles.nested and not counted else []
     for unit, harm in (*units, ("group", "other values")):
-        groups = whole.by(roles.cluster if unit == "cluster" else roles.group)
-        order = np.lexsort([owner, *groups.ranks()[::-1]])
-        crossing = groups.equal_neighbours(order) & (owner[order[1:]] != owner[order[:-1]])
+        names = roles.cluster if unit == "cluster" else roles.group
+        ranks = whole.ranks(names)
+        order = np.lexsort([owner, *ranks[::-1]])
+        crossing = equal_neighbours(ranks, order) & (owner[order[1:]] != owner[order[:-1]])
         positions = np.flatnonzero(crossing)
         if not len(positions):
             continue
         first, second = order[positions[0]], order[positions[0] + 1]
-        names = zip(groups.names, groups.keys, strict=True)
-        key = ", ".join(f"{name}={column[int(first)].as_py()!r}" for name, column in names)
+        columns = dict(zip(roles.keys, whole.keys, strict=True))
+        key = ", ".join(f"{name}={columns[name][int(first)].as_py()!r}" for name in names)
         others = f" and {len(positions) - 1:,} more {unit}s" if len(positions) > 1 else ""
         raise MergeError(
             f"{every[owner[first]].display_name} and {every[owner[second]].display_name} both hold "
             f"rows of the {unit} "
             f"{key}{others}: a {unit} that is cut counts as two, with {harm}. Cut logs by "
-            f"{', '.join(groups.names)}, or evaluate these rows together; allow_crossing=True "
+            f"{', '.join(names)}, or evaluate these rows together; allow_crossing=True "
             f"(--allow-crossing) counts each part as a {unit}."
         )
 
@@ -592,11 +605,9 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
     arrays, largest = totals.to_arrays(), dominant(totals.largest, totals.overall.squares())
     header = every[0].header
     if header["has_groups"]:
-        first, *others = (
-            groups_of(one).with_models([one.header["models"].index(m) for m in header["models"]])
-            for one in every
-        )
-        arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
+        models = [[one.header["models"].index(m) for m in header["models"]] for one in every]
+        each = [groups_of(one).with_models(at) for one, at in zip(every, models, strict=True)]
+        arrays[ALL, "", VALUES] = _joined(each).sort_by_key().to_arrays()
     entries: dict[str, Any] = {}
     names = BY_BUCKET, WITHOUT_BUCKETS
     known = [one.header[name] for one in every for name in names if name in one.header]
@@ -679,24 +690,40 @@ def evaluation_of(
     )
     summary = summary_rows(plan, totals)
     if not plan.per_group:
-        return Evaluation(plan, totals, [], [], pa.schema([]), summary, meta)
+        return Evaluation(plan, totals, [], pa.schema([]), summary, meta)
     groups = groups_of(content)
     kinds = [key.type for key in groups.keys]
-    schema = pa.schema(list(zip(groups.names, kinds, strict=True)))
-    return Evaluation(plan, totals, [groups.keys], [groups.values], schema, summary, meta)
+    schema = pa.schema(list(zip(groups.roles.keys, kinds, strict=True)))
+    return Evaluation(plan, totals, [groups], schema, summary, meta)
 
 
-def groups_of(content: Content) -> SavedGroups:
+def groups_of(content: Content) -> GroupTable:
     """Read keys and values of every group."""
+    roles, measures = _roles(content.header), _measures(content.header)
+    of_header = partial(GroupTable.from_arrays, roles=roles, measures=measures)
+    return read(content.arrays, ALL, "", VALUES, of_header)
 
-    def groups_in(arrays: Mapping[str, np.ndarray]) -> SavedGroups:
-        groups, header = SavedGroups.from_arrays(arrays), content.header
-        shape = len(header["models"]), len(header["measures"])
-        if groups.values.values.shape[:2] != shape or groups.names != _roles(header).keys:
-            raise ValueError("the columns of groups are not those of the header")
-        return groups
 
-    return read(content.arrays, ALL, "", VALUES, groups_in)
+def _joined(tables: Sequence[GroupTable]) -> GroupTable:
+    """Concatenate the groups of states.
+
+    Raises
+    ------
+    MergeError
+        If keys are of different types.
+    """
+    every_key = zip(*(one.keys for one in tables), strict=True)
+    for name, columns in zip(tables[0].roles.keys, every_key, strict=True):
+        kinds = sorted({str(column.type) for column in columns})
+        if len(kinds) > 1:
+            raise MergeError(
+                f"states cannot be merged, because the type of the group key '{name}' differs: "
+                f"{' and '.join(kinds)}; cast the column.{text_keys_hint(kinds)}"
+            )
+    for position in sorted({position for one in tables for position in one.weights}):
+        for one in tables:
+            one.weights.setdefault(position, np.ones(len(one)))
+    return GroupTable.concat(tables)
 
 
 def _conventions(

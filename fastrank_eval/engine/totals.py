@@ -11,7 +11,7 @@ from typing import NamedTuple, Self, TypeAlias, cast
 import numpy as np
 
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.engine.largest_group import LargestGroup, larger
+from fastrank_eval.engine.group_table import LargestGroup, larger
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.state_arrays import (

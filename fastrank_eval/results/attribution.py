@@ -15,7 +15,8 @@ from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.engine.records import GroupRecords, MeasureValue, plain_value
+from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.stats.row_sums import RowSums
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def decompose(
 TITLES = ("rows", "base", "value", "contribution")
 
 
-def contributions(records: GroupRecords, base: int, model: int, m: int, delta: float) -> np.ndarray:
+def contributions(records: GroupTable, base: int, model: int, m: int, delta: float) -> np.ndarray:
     """Compute the contribution of each group to the difference of a measure.
 
     * a mean: ``w_b B / sum of w_b - w_a A / sum of w_a``;
@@ -267,7 +268,7 @@ def contributions(records: GroupRecords, base: int, model: int, m: int, delta: f
 
     Parameters
     ----------
-    records : GroupRecords
+    records : GroupTable
     base, model, m : int
         Indices of the two models and of the measure.
     delta : float
@@ -318,13 +319,13 @@ def _total(terms: np.ndarray) -> float:
 
 
 def table_of_largest_changes(
-    records: GroupRecords, base: int, model: int, m: int, delta: float, top: int
+    records: GroupTable, base: int, model: int, m: int, delta: float, top: int
 ) -> pa.Table:
     """List the groups that raised a measure most, then the opposite.
 
     Parameters
     ----------
-    records : GroupRecords
+    records : GroupTable
     base, model, m : int
         Indices of the two models and of the measure.
     delta : float
@@ -348,7 +349,7 @@ def table_of_largest_changes(
         values = records.values[side, m][groups]
         columns.append(column_with_nulls(values, np.isnan(values)))
     columns.append(arrow_column(changes[groups]))
-    names = list(records.names)
+    names = list(records.roles.keys)
     for title in TITLES:
         while title in names:
             title += "_"
@@ -356,7 +357,7 @@ def table_of_largest_changes(
     return pa.table(columns, names=names)
 
 
-def largest_changes(records: GroupRecords, changes: np.ndarray, top: int) -> np.ndarray:
+def largest_changes(records: GroupTable, changes: np.ndarray, top: int) -> np.ndarray:
     """Find groups of the largest positive changes, ties by key."""
     rising = np.flatnonzero(changes > 0)
     if len(rising) > top:

@@ -13,13 +13,12 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import OPTIONS, Options, check_names, measures_by_label
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import (
-    GroupRecords,
     MeasureValue,
     Meta,
-    group_records,
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation, run_together
@@ -235,8 +234,8 @@ def comparison_of(
         raise ArgumentError("baseline: must be one of the score columns, got None; name one.")
     records = None
     if plan.per_group:
-        records = group_records(plan, evaluation.keys, evaluation.values, evaluation.schema)
-        evaluation.values.clear()  # `records` has them now, and they may be large
+        records = GroupTable.of_run(plan, evaluation.groups, evaluation.schema)
+        evaluation.groups.clear()  # `records` has them now, and they may be large
     baseline = plan.roles.scores[plan.baseline]
     meta = meta_of(evaluation.meta, baseline, choices)
     if choices.needs_groups and records is not None and records.clusters is not None:
@@ -305,7 +304,7 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
     )
 
 
-def with_joined_clusters(meta: Meta, records: GroupRecords) -> Meta:
+def with_joined_clusters(meta: Meta, records: GroupTable) -> Meta:
     """Count clusters joined by key, not buckets or parts of merged states."""
     conventions = {name: v for name, v in meta.conventions.items() if name != BY_BUCKET}
     if records.clusters is not None:
@@ -315,7 +314,7 @@ def with_joined_clusters(meta: Meta, records: GroupRecords) -> Meta:
 
 
 def compare_slices(
-    evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
+    evaluation: Evaluation, base: int, records: GroupTable | None, choices: Choices
 ) -> list[ComparedValue]:
     """Compare all other models with the baseline, on each slice too.
 
@@ -324,7 +323,7 @@ def compare_slices(
     evaluation : Evaluation
     base : int
         Index of the baseline among the models.
-    records : GroupRecords or None
+    records : GroupTable or None
         Values of every group, for tests that need them.
     choices : Choices
     """
@@ -347,7 +346,7 @@ def compare_slices(
 
 
 def _error(
-    plan: Plan, totals: SliceTotals, base: int, model: int, m: int, tested: GroupRecords | None
+    plan: Plan, totals: SliceTotals, base: int, model: int, m: int, tested: GroupTable | None
 ) -> ErrorOfDifference:
     """Compute the error of the difference of a measure in a slice.
 
@@ -380,7 +379,7 @@ def differences(
     values: SliceValues,
     measures: Sequence[Measure],
     base: str,
-    records: GroupRecords | None,
+    records: GroupTable | None,
     choices: Choices,
     unit: str,
 ) -> list[ComparedValue]:
@@ -396,7 +395,7 @@ def differences(
     measures : sequence of Measure
     base : str
         Score column of the baseline.
-    records : GroupRecords or None
+    records : GroupTable or None
         Values of every group, for tests that need them.
     choices : Choices
     unit : {"group", "cluster"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import column_name, require_baseline
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.largest_group import LARGEST
+from fastrank_eval.engine.group_table import LARGEST
 from fastrank_eval.engine.records import (
     LEFT_OUT,
     ROW_COUNTS,
@@ -71,7 +71,7 @@ def compare_results(
     slicings = slicings_of(result.values)
     if other is None:
         meta = result.meta
-        records, evaluated = result.group_records(), list(result.values)
+        records, evaluated = result.group_table(), list(result.values)
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
@@ -83,9 +83,9 @@ def compare_results(
         sides = ((result, {base: base}), (other, names_of_other))
         meta = _common_meta(result, other, slicings, _expressions(sides))
         records, joined = join_groups(
-            result.group_records(),
+            result.group_table(),
             result.scores.index(base),
-            other.group_records(),
+            other.group_table(),
             texts,
             names_of_other,
         )
@@ -107,13 +107,14 @@ def compare_results(
             for score, m in product((base, *candidates), measures):
                 missing = _no_value(by, label, score, m)
                 values[by, label].setdefault((score, str(m)), missing)
-    base_index = records.scores.index(base)
+    models = records.roles.scores
+    base_index = models.index(base)
     error = {
         candidate: [
             (NOT_PAIRED if paired.has_error else NO_ERROR)
             if m.pooled
             else records_error(
-                records, base_index, records.scores.index(candidate), records.measures.index(m)
+                records, base_index, models.index(candidate), records.measures.index(m)
             )
             for m, paired in zip(measures, with_clustered_errors(measures), strict=True)
         ]

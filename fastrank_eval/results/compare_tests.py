@@ -18,9 +18,9 @@ from fastrank_eval._lib.elementary import exp, exp_each, ratio
 from fastrank_eval._lib.errors import ArgumentError, text_keys_hint
 from fastrank_eval._lib.threads import choose_map
 from fastrank_eval.engine import DEFAULT_MEASURES
+from fastrank_eval.engine.group_table import GroupTable, equal_neighbours
 from fastrank_eval.engine.options import KEEP_GROUPS
-from fastrank_eval.engine.records import GroupRecords, MeasureValue
-from fastrank_eval.engine.state_arrays import SavedGroups
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.totals import PooledStates
 from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.keys import encode_keys, group_ids
@@ -70,20 +70,20 @@ from fastrank_eval.stats.tally import add_groups
 
 
 def join_groups(
-    base: GroupRecords,
+    base: GroupTable,
     model: int,
-    other: GroupRecords,
+    other: GroupTable,
     measures: Sequence[str],
     names: Mapping[str, str],
-) -> tuple[GroupRecords, dict[str, int]]:
+) -> tuple[GroupTable, dict[str, int]]:
     """Join the groups of two results by their keys.
 
     Parameters
     ----------
-    base : GroupRecords
+    base : GroupTable
     model : int
         Index of the baseline in `base`.
-    other : GroupRecords
+    other : GroupTable
     measures : sequence of str
         Measures that both results have.
     names : mapping of str to str
@@ -91,7 +91,7 @@ def join_groups(
 
     Returns
     -------
-    groups : GroupRecords
+    groups : GroupTable
         The baseline is the first model, the models of the other result follow. The groups of the
         baseline come first, in their order, then those that only the other result has.
     counts : dict of str to int
@@ -119,7 +119,7 @@ def join_groups(
     base_rows, other_rows = np.full(size, -1), np.concatenate([match, new_rows])
     base_rows[: len(match)] = np.arange(len(match))
     common = [next(m for m in base.measures if str(m) == text) for text in measures]
-    sides = [(base, model, base_rows), *((other, k, other_rows) for k in range(len(other.scores)))]
+    sides = [(base, model, base_rows), *((other, k, other_rows) for k in range(len(names)))]
     values, weights = np.full((len(sides), len(common), size), np.nan), {}
     weights_by_source: dict[tuple[int, int], np.ndarray] = {}
     for index, (records, k, rows) in enumerate(sides):
@@ -134,20 +134,17 @@ def join_groups(
                 if weight_key not in weights_by_source:
                     weights_by_source[weight_key] = _take_or(weight, rows, 0.0)
                 weights[index, m] = weights_by_source[weight_key]
-    groups = GroupRecords(
-        base.names,
+    groups = GroupTable(
+        replace(base.roles, scores=(base.roles.scores[model], *names.values())),
+        tuple(common),
+        np.concatenate([base.rows, other.rows[new_rows]]),
+        np.concatenate([base.positives, other.positives[new_rows]]),
+        values,
+        weights,
         tuple(
             pa.concat_arrays([a, b.take(arrow_column(new_rows)).cast(a.type)])
             for a, b in zip(base.keys, other_keys, strict=True)
         ),
-        np.concatenate([base.rows, other.rows[new_rows]]),
-        np.concatenate([base.positives, other.positives[new_rows]]),
-        (base.scores[model], *names.values()),
-        tuple(common),
-        values,
-        weights,
-        base.outer,
-        base.inner,
     )
     _refuse_split_groups(groups)
     rows_differ = base.rows[both] != other.rows[match[both]]
@@ -159,17 +156,18 @@ def join_groups(
     }
 
 
-def _refuse_split_groups(groups: GroupRecords) -> None:
+def _refuse_split_groups(groups: GroupTable) -> None:
     """Raise if a group lies in one cluster in one result, and in another."""
-    if not groups.outer:
+    roles = groups.roles
+    if not roles.nested:
         return
-    columns = [decode_array(groups.keys[at]) for at in groups.inner]
+    columns = [decode_array(groups.keys[at]) for at in roles.inner]
     codes, firsts = encode_keys(columns)
     if len(firsts) < len(codes):
         second = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
-        key = key_text(tuple(columns), [groups.names[at] for at in groups.inner], second)
+        key = key_text(tuple(columns), roles.group, second)
         first, other = (
-            key_text(groups.keys[: groups.outer], groups.names[: groups.outer], row)
+            key_text(groups.keys[: roles.outer], roles.cluster, row)
             for row in (int(firsts[codes[second]]), second)
         )
         raise ArgumentError(
@@ -202,7 +200,7 @@ _EVALUATE = f"evaluate with {KEEP_GROUPS}"
 
 
 def require_groups(
-    groups: SavedGroups | None, shown: str, baseline: str | None, *, alone: bool
+    groups: GroupTable | None, shown: str, baseline: str | None, *, alone: bool
 ) -> None:
     """Raise unless the groups of a state can be compared by their keys."""
     if groups is None and alone:
@@ -213,7 +211,8 @@ def require_groups(
         )
     if groups is None:
         raise ArgumentError(f"{shown} has no keys of groups to join it with another; {_EVALUATE}.")
-    if not alone and groups.equal_neighbours(np.lexsort(groups.ranks()[::-1])).any():
+    ranks = [] if alone else groups.ranks()
+    if ranks and equal_neighbours(ranks, np.lexsort(ranks[::-1])).any():
         raise ArgumentError(
             f"{shown} has groups that were merged in parts, so they cannot be joined with "
             "the groups of another state by their keys; evaluate the rows of a group together."
@@ -328,7 +327,7 @@ def group_error(
     )  # fmt: skip
 
 
-def records_error(records: GroupRecords, base: int, model: int, m: int) -> ErrorOfDifference:
+def records_error(records: GroupTable, base: int, model: int, m: int) -> ErrorOfDifference:
     """Compute the error of a difference of values of groups, by exact sums."""
     measure, clusters = records.measures[m], records.clusters
     nested = clusters is not None
@@ -469,7 +468,7 @@ def compare_models(
     base: str,
     error: Mapping[str, Sequence[ErrorOfDifference]],
     choices: Choices,
-    records: GroupRecords | None,
+    records: GroupTable | None,
 ) -> list[ComparedValue]:
     """Compare models with the baseline by every measure, in one slice.
 
@@ -483,7 +482,7 @@ def compare_models(
     error : mapping of str to sequence of ErrorOfDifference
         For each candidate one for each measure.
     choices : Choices
-    records : GroupRecords or None
+    records : GroupTable or None
         Values of every group, for tests that need them. With None, differences are tested by their
         standard errors.
 
@@ -498,7 +497,7 @@ def compare_models(
         results: dict[int, PairedTest] = {}
         if records is not None and choices.needs_groups:
             deltas = {m: own.value - other.value for m, (other, own) in enumerate(pairs)}
-            first, second = map(records.scores.index, (base, candidate))
+            first, second = map(records.roles.scores.index, (base, candidate))
             results = group_tests(choices, records, first, second, deltas)
         rows += [
             compare_measure(measure, *pairs[m], of_measures[m], choices, results.get(m))
@@ -642,7 +641,7 @@ def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
 
 
 def group_tests(
-    choices: Choices, records: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
+    choices: Choices, records: GroupTable, base: int, model: int, deltas: Mapping[int, float]
 ) -> dict[int, PairedTest]:
     """Test measures of two models by the values of every group.
 
@@ -652,7 +651,7 @@ def group_tests(
     ----------
     choices : Choices
         With a test that needs these values.
-    records : GroupRecords
+    records : GroupTable
     base, model : int
         Indices of the two models.
     deltas : mapping of int to float
@@ -699,7 +698,7 @@ class _Pair:
         return math.ldexp(1.0, 1 - max(self.differing(), 1))
 
 
-def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+def _terms(records: GroupTable, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     """Stack the terms of both models, summed over nested clusters."""
     sides = [np.stack(records.terms(index, m)) for index in (base, model)]
     if records.clusters is not None:
@@ -707,7 +706,7 @@ def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.nda
     return sides[0], sides[1]
 
 
-def _differences(records: GroupRecords, base: int, model: int, m: int) -> np.ndarray:
+def _differences(records: GroupTable, base: int, model: int, m: int) -> np.ndarray:
     """Subtract values, NaN unless both models use the group.
 
     Of a nested cluster it is the weighted mean over its groups.

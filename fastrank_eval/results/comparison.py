@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
-    GroupRecords,
     MeasureValue,
     Meta,
     record_table,
@@ -99,7 +99,7 @@ class Comparison(Labelled):
         Canonical texts of the measures, in the requested order.
     requested : mapping of str to str, optional
         Requested names of measures that a profile gave other options.
-    kept : GroupRecords, optional
+    kept : GroupTable, optional
         Values of every group, if `per_group`.
     joined : mapping of str to int, optional
         For two results: the numbers of groups that both have, that only one has, and whose numbers
@@ -129,7 +129,7 @@ class Comparison(Labelled):
         scores: Sequence[str],
         measures: Sequence[str],
         requested: Mapping[str, str] | None = None,
-        kept: GroupRecords | None = None,
+        kept: GroupTable | None = None,
         joined: Mapping[str, int] | None = None,
         evaluated: Sequence[MeasureValue] = (),
         parts: Mapping[str, Comparison] | None = None,
@@ -210,9 +210,9 @@ class Comparison(Labelled):
         refuse_pooled(measure)
         top = checked("top", top, integer(1))
         name = self._find_score(score)
-        records = self.group_records()
+        records = self.group_table()
         delta = find_value(str(measure), name, "all", self.values, None).delta
-        base, model = records.scores.index(self.baseline), records.scores.index(name)
+        base, model = records.roles.scores.index(self.baseline), records.roles.scores.index(name)
         return table_of_largest_changes(
             records, base, model, records.measures.index(measure), delta, top
         )

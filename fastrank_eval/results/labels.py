@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.engine.records import GroupRecords, Meta, display_names, record_rows
+from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval.engine.records import Meta, display_names, record_rows
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.gates import Gate, Verdict, gate
@@ -35,7 +36,7 @@ class Labelled(View):
     meta : Meta
     scores, measures : sequence of str
     requested : mapping of str to str, optional
-    groups : pyarrow.Table, GroupRecords or callable, optional
+    groups : pyarrow.Table, GroupTable or callable, optional
         The values of every group, or a function that collects them.
     parts : mapping of str to Labelled, optional
         What each of several labels has for itself.
@@ -60,7 +61,7 @@ class Labelled(View):
         scores: Sequence[str],
         measures: Sequence[str],
         requested: Mapping[str, str] | None = None,
-        groups: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = None,
+        groups: pa.Table | GroupTable | Callable[[], GroupTable] | None = None,
         parts: Mapping[str, Self] | None = None,
     ) -> None:
         self.values = tuple(values)
@@ -150,16 +151,16 @@ class Labelled(View):
 
     @cached_property
     def _table(self) -> pa.Table:
-        return self.group_records().table()
+        return self.group_table().table()
 
-    def group_records(self) -> GroupRecords:
+    def group_table(self) -> GroupTable:
         """Return keys, values and weights of every group."""
         groups = self._groups()
         if isinstance(groups, pa.Table):
             raise ArgumentError("this result has no groups that could be compared one by one.")
         return groups
 
-    def _groups(self) -> pa.Table | GroupRecords:
+    def _groups(self) -> pa.Table | GroupTable:
         """Collect the groups once; the first call may take a while."""
         self._refuse_labels()
         if self._kept is None and self.meta.rows and not self.meta.groups:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.engine.largest_group import LARGEST
+from fastrank_eval.engine.group_table import LARGEST
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     MeasureValue,

@@ -11,13 +11,12 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
     VALUE_SCHEMA,
-    GroupRecords,
     MeasureValue,
     Meta,
-    group_records,
     record_table,
     refuse_if_none_left,
     score_tables,
@@ -56,7 +55,7 @@ class Result(Labelled):
     per_group : pyarrow.Table, callable or None
         The table of groups: group key, ``rows``, ``positives`` and one float64 column a measure
         (``score.measure`` if there are several scores), null where undefined; or a function that
-        collects `GroupRecords`. None if they were not kept.
+        collects `GroupTable`. None if they were not kept.
     meta : Meta
         Metadata of the evaluation.
     scores : sequence of str
@@ -106,7 +105,7 @@ class Result(Labelled):
     def __init__(
         self,
         values: Sequence[MeasureValue],
-        per_group: pa.Table | Callable[[], GroupRecords] | None,
+        per_group: pa.Table | Callable[[], GroupTable] | None,
         meta: Meta,
         scores: Sequence[str],
         measures: Sequence[str],
@@ -520,8 +519,8 @@ def result_of(
     """Build the result of a run."""
     if state is None:  # the rows of a state may be a part of all
         refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
-    plan, values = evaluation.plan, evaluation.values
-    groups = partial(group_records, plan, evaluation.keys, values, evaluation.schema)
+    plan = evaluation.plan
+    groups = partial(GroupTable.of_run, plan, evaluation.groups, evaluation.schema)
     return Result(
         evaluation.summary,
         groups if plan.per_group else None,

@@ -24,7 +24,7 @@ from fastrank_eval._lib.arguments import (
 from fastrank_eval._lib.arrow import values_type
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
+from fastrank_eval.engine.group_table import LARGEST, GroupTable, entry_of_whole
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import ROW_COUNTS, add_counts, plain_value, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation
@@ -32,7 +32,6 @@ from fastrank_eval.engine.state_arrays import (
     ALL,
     BY_BUCKET,
     VALUES,
-    SavedGroups,
     StateArrays,
     bin_edges,
     fields_of,
@@ -493,7 +492,7 @@ class State:
         theirs = None if other is None else other.result(**options)
         return result.compare(theirs, baseline=base, **choices)
 
-    def values_of_groups(self) -> SavedGroups | None:
+    def values_of_groups(self) -> GroupTable | None:
         """Return keys and values of every group; None if they are not kept."""
         return groups_of(self._content) if self.has_groups else None
 
@@ -562,7 +561,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "fingerprint": fingerprint_of(measures, states),
     }
     if keep_groups:
-        groups = SavedGroups.of_run(plan, evaluation.keys, evaluation.values, evaluation.schema)
+        groups = GroupTable.of_run(plan, evaluation.groups, evaluation.schema)
         states[ALL, "", VALUES] = groups.sort_by_key().to_arrays()
     names = {str(m): m.alias for m in plan.measures if m.alias}
     header = {

@@ -87,7 +87,7 @@ Terms = tuple[float, float, float, float]
 
 def users_of(log: pa.Table, text: str) -> dict[int, list[Group]]:
     """The groups of each user, evaluated without clusters."""
-    records = fe.compare(log, measures=text, **COLUMNS).group_records()
+    records = fe.compare(log, measures=text, **COLUMNS).group_table()
     user_of = dict(zip(log["query"].to_pylist(), log["user"].to_pylist(), strict=True))
     values = [records.summands(model, 0).tolist() for model in (0, 1)]
     ones = np.ones(len(values[0]))

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval.engine.largest_group import LARGEST
+from fastrank_eval.engine.group_table import LARGEST
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.worker import merge_replies

@@ -14,6 +14,7 @@ from fastrank_eval import ArgumentError, ColumnError, OrderError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine import run as engine
 from fastrank_eval.engine.evaluator import SHARED
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.io.columns import StoredColumn
@@ -100,17 +101,12 @@ def bits(evaluation: Evaluation, order: bool = True) -> dict[str, object]:
     meta, conventions = evaluation.meta, dict(evaluation.meta.conventions)
     if not order:
         del conventions["order"]
-    keys = [pa.concat_arrays(list(column)) for column in zip(*evaluation.keys, strict=True)]
-    values = evaluation.values
-    groups = {
-        name: np.concatenate([getattr(part, name) for part in values], axis=-1)
-        for name in ("rows", "positives", "values")
-        if values
-    }
+    table = GroupTable.of_run(evaluation.plan, evaluation.groups, evaluation.schema)
+    groups = {name: getattr(table, name) for name in ("rows", "positives", "values")}
     return {
         "summary": [exactly(vars(line)) for line in evaluation.summary],
         "state": exactly(evaluation.totals.to_arrays()),
-        "keys": exactly(keys),
+        "keys": exactly(list(table.keys)),
         "groups": exactly(groups),
         "meta": exactly([meta.rows, meta.groups, conventions]),
     }

@@ -19,7 +19,7 @@ from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
 from fastrank_eval.apps.nightly.night_source import free_name
 from fastrank_eval.apps.nightly.reproduce import is_paired, next_steps, rows_condition
-from fastrank_eval.engine.records import GroupRecords, group_records
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
@@ -133,7 +133,7 @@ def _table(
         keep="values",
         **options,
     )
-    records = group_records(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)
+    records = GroupTable.of_run(evaluation.plan, evaluation.groups, evaluation.schema)
     if paired:
         changes = contributions(records, 0, 1, 0, finding.delta)
     else:
@@ -155,12 +155,12 @@ def _table(
         "contribution": arrow_column(changes[groups]),
     }
     keys = [key.take(arrow_column(groups)) for key in records.keys]
-    taken = set(records.names)
-    names = [*records.names, *(free_name(name, taken, "_") for name in columns)]
+    taken = set(records.roles.keys)
+    names = [*records.roles.keys, *(free_name(name, taken, "_") for name in columns)]
     return pa.table([*keys, *columns.values()], names=names)
 
 
-def _shortfalls(records: GroupRecords, measure: Measure, finding: Finding) -> np.ndarray:
+def _shortfalls(records: GroupTable, measure: Measure, finding: Finding) -> np.ndarray:
     """Compute the share of each group in the distance of a mean from a value.
 
     That is the value of the earlier night, or without one the mean itself.

@@ -31,8 +31,9 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval._lib.lexer import Operation
+from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import Options, options_by_label
-from fastrank_eval.engine.records import add_counts, counts_in, group_records, plain_counts
+from fastrank_eval.engine.records import add_counts, counts_in, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.columns import NULL_GROUP
@@ -384,11 +385,11 @@ def table_of_groups(task: Task, evaluations: Mapping[str, Evaluation]) -> pa.Tab
     """
     tables = {}
     for label, one in evaluations.items():
-        records = group_records(one.plan, one.keys, one.values, one.schema)
+        records = GroupTable.of_run(one.plan, one.groups, one.schema)
         values = records.table()
         keyless = counts_in(one.meta.conventions).get(NULL_GROUP, {"rows": 0})["rows"]
         if keyless:
-            numbers = values.column_names[len(records.names)]
+            numbers = values.column_names[len(records.keys)]
             count = pa.table({numbers: pa.array([keyless], values.schema.field(numbers).type)})
             values = pa.concat_tables([values, count], promote_options="default")
         tables[label] = values
