@@ -28,7 +28,13 @@ _SECOND = 0x94D049BB133111EB
 
 
 def _mix(word: int) -> int:
-    return int(_mix_in_place(np.array([word], np.uint64))[0])
+    return int(_mixed(np.array([word], np.uint64))[0])
+
+
+def _mixed(words: Uint64s) -> Uint64s:
+    words = (words ^ words >> np.uint64(30)) * np.uint64(_FIRST)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(_SECOND)
+    return words ^ words >> np.uint64(31)
 
 
 def stream_key(seed: int, stream: int) -> int:
@@ -52,18 +58,6 @@ def stream_key(seed: int, stream: int) -> int:
     False
     """
     return _mix((_mix((seed + _GAMMA) & _WORD) + (stream + 1) * _GAMMA) & _WORD)
-
-
-def _mix_in_place(words: Uint64s) -> Uint64s:
-    shifted = words >> np.uint64(30)
-    words ^= shifted
-    words *= np.uint64(_FIRST)
-    np.right_shift(words, np.uint64(27), out=shifted)
-    words ^= shifted
-    words *= np.uint64(_SECOND)
-    np.right_shift(words, np.uint64(31), out=shifted)
-    words ^= shifted
-    return words
 
 
 def bits(key: int, counter: Uint64s) -> Uint64s:
@@ -97,9 +91,7 @@ def bits(key: int, counter: Uint64s) -> Uint64s:
     >>> bool((whole[3:] == bits(stream_key(7, 0), rows[3:])).all())
     True
     """
-    words = counter * np.uint64(_GAMMA)
-    words += np.uint64(key)
-    return _mix_in_place(words)
+    return _mixed(counter * np.uint64(_GAMMA) + np.uint64(key))
 
 
 def uniform(words: Uint64s) -> NDArray[np.float64]:
@@ -126,12 +118,7 @@ def uniform(words: Uint64s) -> NDArray[np.float64]:
     >>> uniform(np.array([0, 2**63], dtype=np.uint64)).tolist()
     [1.1102230246251565e-16, 0.5000000000000001]
     """
-    # The 52 bits become the mantissa of a double in [1, 2); the subtraction is exact.
-    mantissa = words >> np.uint64(12)
-    mantissa |= np.uint64(0x3FF0000000000000)
-    numbers = mantissa.view(np.float64)
-    numbers -= 1.0 - 2.0**-53
-    return numbers
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 class Permutation:

@@ -116,12 +116,7 @@ def _storage(log: Impressions) -> dict[str, object]:
     repeating = [recipe.labels, "weight", "slot", "country", "day"]
     if recipe.order != "shuffled":
         repeating.append("user_id")
-    if recipe.decimals_b is not None and recipe.decimals_b <= 4:
-        repeating.append("score_b")
-    if recipe.decimals_a is not None and recipe.decimals_a <= 4:
-        repeating.append("score_a")
+    for name, decimals in (("score_a", recipe.decimals_a), ("score_b", recipe.decimals_b)):
+        repeating += [name] * (decimals is not None and decimals <= 4)
     measured = [name for name in log.schema.names if name not in ("slot", "country")]
-    return {
-        "use_dictionary": repeating,
-        "write_statistics": measured,
-    }
+    return {"use_dictionary": repeating, "write_statistics": measured}

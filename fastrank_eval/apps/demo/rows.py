@@ -318,7 +318,6 @@ class GroupLayout:
 BATCH_ROWS = 1 << 17
 MOST_BATCH_ROWS = 1 << 24
 _CHUNK_ROWS = 1 << 14
-_ROW_BITS = 17  # a chunk of whole groups: fewer than _CHUNK_ROWS + LARGEST_GROUP < 2**17 rows
 
 # Numbers of the random streams. A change here changes every generated row.
 _SIZES, _SHUFFLE, _IDS, _GROUP, _LABEL, _SHARED, _OWN, _SHOWN = range(8)
@@ -336,7 +335,6 @@ _COUNTRY_OF = np.repeat(
     np.arange(len(_COUNTRIES), dtype=np.int32), [share for _, share in _COUNTRIES]
 )
 _FIRST_DAY = (dt.date(2024, 1, 1) - dt.date(1970, 1, 1)).days
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
@@ -439,23 +437,15 @@ class Impressions:
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Cut the chunks, which are the same for every batch size, into batches."""
-        pending: list[Columns] = []
-        count = 0
-        for chunk in self._chunks():
-            size, start = chunk["score_a"].size, 0
-            while start < size:
-                stop = min(size, start + batch_rows - count)
-                pending.append({name: values[start:stop] for name, values in chunk.items()})
-                count += stop - start
-                start = stop
-                if count == batch_rows:
-                    yield self._batch(pending)
-                    pending, count = [], 0
-        if pending:
-            yield self._batch(pending)
+        rows = self.schema.empty_table()
+        for columns in self._chunks():
+            rows = pa.concat_tables([rows, self._table(columns)])
+            while rows.num_rows >= batch_rows:
+                yield from rows.slice(0, batch_rows).combine_chunks().to_batches()
+                rows = rows.slice(batch_rows)
+        yield from rows.combine_chunks().to_batches()
 
-    def _batch(self, parts: list[Columns]) -> pa.RecordBatch:
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def _table(self, columns: Columns) -> pa.Table:
         arrays = [
             self._user_ids(columns["group"]),
             pa.array(columns["label"]),
@@ -466,7 +456,7 @@ class Impressions:
             pa.array(_COUNTRY_NAMES).take(pa.array(columns["country"])),
             pa.array(columns["day"]).view(pa.date32()),
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def _chunks(self) -> Iterator[Columns]:
         rows, order = self.recipe.rows, self.recipe.order
@@ -493,8 +483,7 @@ class Impressions:
 
         shared = inverse_normal(uniform(bits(self._key(_SHARED), row)))
         own = inverse_normal(uniform(bits(self._key(_OWN), row)))
-        own *= np.sqrt(1.0 - recipe.rho * recipe.rho)
-        own += recipe.rho * shared
+        own = own * np.sqrt(1.0 - recipe.rho * recipe.rho) + recipe.rho * shared
         return {
             "group": group,
             "label": label,
@@ -513,19 +502,11 @@ class Impressions:
         words = bits(self._key(_SHOWN), row)
         slot = (words & np.uint64(255)).view(np.int64)
         day = ((words >> np.uint64(8)) & np.uint64(0xFFFF)).view(np.int64)
-        day *= self.recipe.days
-        day >>= 16
-        day += _FIRST_DAY
+        day = (day * self.recipe.days >> 16) + _FIRST_DAY
         # weight = 1/4 + 15/4 u**2, cut to multiples of 1/64, exact in float32 and in any sum
         share = (words >> np.uint64(40)).view(np.int64)
-        share *= share
-        share >>= 24
-        share *= 241
-        share >>= 24
-        share += 16
-        weight = share.astype(np.float32)
-        weight *= np.float32(1.0 / 64.0)
-        return slot, day.astype(np.int32), weight
+        share = ((share * share >> 24) * 241 >> 24) + 16
+        return slot, day.astype(np.int32), share.astype(np.float32) / np.float32(64)
 
     def _labels(self, row: Uint64s, propensity: Floats, pull: Floats) -> NDArray[np.int8]:
         """Draw labels that are positive at the rate of the recipe.
@@ -535,10 +516,7 @@ class Impressions:
         rate = self.recipe.positive_rate
         highest = 3.0 * max(pull for _, _, pull in _SLOTS) - 1.0
         spread = min(1.0, (1.0 / rate - 1.0) / highest)
-        chance = propensity * propensity
-        chance *= pull
-        chance *= 3.0 * spread * rate
-        chance += rate * (1.0 - spread)
+        chance = propensity * propensity * pull * (3.0 * spread * rate) + rate * (1.0 - spread)
         draw = uniform(bits(self._key(_LABEL), row))
         label = (draw < chance).view(np.int8)
         if self.recipe.labels == "grade":
@@ -551,18 +529,11 @@ class Impressions:
     def _scores(
         self, noise: Floats, label: NDArray[np.int8], model: ScoreModel, decimals: int | None
     ) -> NDArray[Any]:
-        z = label.astype(np.float64)
-        z *= model.shift
-        z += noise
-        z *= model.slope
-        z += model.intercept
+        z = (label * model.shift + noise) * model.slope + model.intercept
         score = 1.0 / (1.0 + exp_each(-z))
         if decimals is not None:
-            scale = float(10**decimals)
-            score *= scale
-            np.rint(score, out=score)
-            score /= scale
-        return score.astype(self.recipe.score_type, copy=False)
+            score = np.rint(score * 10**decimals) / 10**decimals
+        return score.astype(self.recipe.score_type)
 
     def _user_ids(self, group: NDArray[np.int64]) -> pa.Array:
         recipe = self.recipe
@@ -579,11 +550,7 @@ class Impressions:
         if self.recipe.style == "dense":
             return pa.array(["u_" + str(number) for number in group.tolist()], type=pa.string())
         words = bits(self._key(_IDS), group.view(np.uint64))
-        text = np.empty((group.size, 9), dtype=np.uint16)
-        text[:, 0] = np.frombuffer(b"u_", dtype=np.uint16)[0]
-        text[:, 1:] = _HEX[words.astype(">i8").view(np.uint8).reshape(-1, 8)]
-        offsets = np.arange(group.size + 1, dtype=np.int32) * np.int32(18)
-        return pa.StringArray.from_buffers(group.size, pa.py_buffer(offsets), pa.py_buffer(text))
+        return pa.array([f"u_{word:016x}" for word in words.tolist()], type=pa.string())
 
 
 def _sorted_by_score(chunk: Columns) -> Columns:
@@ -591,20 +558,7 @@ def _sorted_by_score(chunk: Columns) -> Columns:
 
     Descending; ties by row number.
     """
-    group, score = chunk["group"], chunk["score_a"]
-    local = (group - group[0]).view(np.uint64)
-    if score.dtype == np.float32:
-        # Positive floats order as their bits do: group, flipped score and row fit one word.
-        key = local << np.uint64(32)
-        key |= (~score.view(np.uint32)).astype(np.uint64)
-        key <<= np.uint64(_ROW_BITS)
-        key |= np.arange(score.size, dtype=np.uint64)
-        key.sort()
-        key &= np.uint64((1 << _ROW_BITS) - 1)
-        order = key.view(np.int64)
-    else:
-        order = np.argsort(-score, kind="stable")
-        order = order[np.argsort(local[order].astype(np.uint16), kind="stable")]
+    order = np.lexsort((-chunk["score_a"], chunk["group"]))
     return {
         name: values if name in ("group", "country") else values[order]
         for name, values in chunk.items()
