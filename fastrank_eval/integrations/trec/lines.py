@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -100,9 +100,9 @@ class Text:
                     f"Cannot read {self.name}: its gzip data is damaged ({error}). {_REMEDY}"
                 ) from error
 
-    def _decompress(self, handle: Any) -> _PeekableStream:
-        stream = _PeekableStream(handle)
-        head = stream.peek(8)
+    def _decompress(self, handle: Any) -> io.BufferedIOBase:
+        stream = io.BufferedReader(_Bytes(handle))
+        head = stream.peek()[:8]
         kind = format_of_bytes(head)
         if kind is not None:
             raise SourceError(
@@ -110,7 +110,7 @@ class Text:
                 "a pyarrow Table of its columns."
             )
         if head.startswith(_GZIP):
-            return _PeekableStream(gzip.GzipFile(fileobj=cast(Any, stream), mode="rb"))
+            return gzip.GzipFile(fileobj=stream)
         return stream
 
 
@@ -168,7 +168,7 @@ def is_stream(source: object) -> bool:
     return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
 
 
-def _line_blocks(stream: _PeekableStream) -> Iterator[bytearray]:
+def _line_blocks(stream: io.BufferedIOBase) -> Iterator[bytearray]:
     mark, rest = _BYTE_ORDER_MARK, b""
     more = -1
     while more:
@@ -189,41 +189,22 @@ def _line_blocks(stream: _PeekableStream) -> Iterator[bytearray]:
             yield block
 
 
-class _PeekableStream:
-    """A stream of bytes with `peek`; its source may return text."""
+class _Bytes(io.RawIOBase):
+    """The bytes of an open file, which may return text."""
 
     def __init__(self, handle: Any) -> None:
-        self._head = b""
-        self._handle = handle
+        self._handle, self._rest = handle, b""
 
-    def peek(self, size: int) -> bytes:
-        while len(self._head) < size:
-            more = self._more(size - len(self._head))
-            if not more:
-                break
-            self._head += more
-        return self._head
+    def readable(self) -> bool:
+        return True
 
-    def readinto(self, room: memoryview) -> int:
-        """Read up to as many bytes as there is room for."""
-        into = getattr(self._handle, "readinto", None)
-        if into is not None and not self._head:
-            return int(into(room) or 0)
-        more = self.read(len(room))
-        self._head = more[len(room) :] or self._head  # characters may be more bytes than asked for
-        size = min(len(more), len(room))
-        room[:size] = more[:size]
-        return size
-
-    def read(self, size: int) -> bytes:
-        if self._head:
-            head, self._head = self._head[:size], self._head[size:]
-            return head
-        return self._more(size)
-
-    def _more(self, size: int) -> bytes:
-        more = self._handle.read(size)
-        return more.encode(errors="surrogatepass") if isinstance(more, str) else bytes(more or b"")
+    def readinto(self, room: Any) -> int:
+        if not self._rest and hasattr(self._handle, "readinto"):
+            return int(self._handle.readinto(room) or 0)
+        more = self._rest or self._handle.read(len(room)) or b""
+        more = more.encode(errors="surrogatepass") if isinstance(more, str) else bytes(more)
+        room[: len(more)], self._rest = more[: len(room)], more[len(room) :]
+        return min(len(more), len(room))
 
 
 #: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two
