@@ -36,9 +36,9 @@ _ROWS, _FEW_ROWS = 1 << 18, 1 << 12
 #: Large samples are several batches, so that batches share groups, and threads merge totals.
 _BATCH_ROWS = 1 << 16
 _THREADS = 2
+_FEW_SCORES = 32
 #: An odd number: its multiples look like hashes, and no two are equal.
 _FACTOR = 0x9E3779B97F4A7C15
-_FEW_GROUPS, _FEW_SCORES = 4, 32
 
 
 @click.command(
@@ -139,17 +139,36 @@ def _evaluate_samples(
 
 
 def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:
-    """Yield few and many rows like these, in each order that is allowed."""
+    """Yield few and many rows like these in each order that is allowed.
+
+    They have also few scores, near scores, and keys that look like hashes.
+    """
     import numpy as np
+    import pyarrow as pa
+
+    from fastrank_eval.io.keys import encode_keys
+
+    def with_numbers(name: str, numbers: np.ndarray) -> dict[str, Any]:
+        kind = rows.schema.field(name).type
+        return {name: pa.array(numbers.astype(kind.to_pandas_dtype()), kind)}
 
     random = np.random.default_rng(0)
-    few = rows.slice(0, _FEW_ROWS)
     # Equal rows stay beside each other, so that the order stays, too.
     many = rows.take(np.arange(_ROWS) * rows.num_rows // _ROWS)
-    for table in (few, many):
+    for table in (rows.slice(0, _FEW_ROWS), many):
         if roles.item is not None:
             table = _with_distinct_items(table, roles.item)
-        for sample, group in _variants(table, roles):
+        group = number = np.arange(table.num_rows)
+        if roles.keys:
+            group = encode_keys([table[name].combine_chunks() for name in roles.keys])[0]
+        tied = table.take(number % _FEW_SCORES)
+        changes: list[dict[str, Any]] = [{}, {name: tied[name] for name in roles.scores}]
+        changes.append(with_numbers(roles.scores[0], 0.5 + number / (16 * _ROWS)))
+        if len(roles.keys) == 1 and pa.types.is_integer(rows.schema.field(roles.keys[0]).type):
+            changes.append(with_numbers(roles.keys[0], group.astype(np.uint64) * _FACTOR))
+        columns = dict(zip(table.schema.names, table.columns, strict=True))
+        for change in changes:
+            sample = pa.table(columns | change)
             score = sample[roles.scores[0]].to_numpy()
             yield sample.take(np.lexsort((-score.astype(np.float64), group)))
             if order != "sorted":
@@ -174,48 +193,3 @@ def _with_distinct_items(rows: pa.Table, name: str) -> pa.Table:
     else:
         items = encoder.keys([number, *[np.zeros_like(number)] * 3])
     return rows.set_column(rows.schema.get_field_index(name), name, items)
-
-
-def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Yield rows with other keys, scores or labels, and their groups."""
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow.compute import array_sort_indices
-
-    from fastrank_eval.io.keys import encode_keys
-
-    number = np.arange(rows.num_rows)
-    group, firsts = number, number
-    if roles.keys:
-        group, firsts = encode_keys([rows[name].combine_chunks() for name in roles.keys])
-
-    def from_rows(names: Sequence[str], by: np.ndarray) -> pa.Table:
-        """Select some columns from other rows."""
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        return pa.table(columns | {name: rows[name].take(by) for name in names})
-
-    def with_numbers(name: str, numbers: np.ndarray) -> pa.Table:
-        """Replace a column by numbers of its type."""
-        column = pa.array(numbers.astype(rows[name].type.to_pandas_dtype()), rows[name].type)
-        return rows.set_column(rows.schema.get_field_index(name), name, column)
-
-    yield rows, group
-    yield from_rows(roles.scores, number % _FEW_SCORES), group
-    yield with_numbers(roles.scores[0], 0.5 + number / (16 * _ROWS)), group
-    by_label = array_sort_indices(rows[roles.label].combine_chunks()).to_numpy()
-    yield from_rows([roles.label], by_label), group
-    # Few relevant rows among low scores, and only such rows among high ones.
-    worst, best = by_label[0], by_label[-1 - rows[roles.label].null_count]
-    score = rows[roles.scores[0]].to_numpy()
-    is_best = (score > np.median(score)) | (number % 16 == 0)
-    yield from_rows([roles.label], np.where(is_best, best, worst)), group
-    if not roles.keys:
-        return
-    few = group % _FEW_GROUPS
-    yield from_rows(roles.keys, firsts[few]), few
-    if len(roles.keys) > 1 or not pa.types.is_integer(rows[roles.keys[0]].type):
-        return
-    dense = group.astype(np.uint64)
-    spread = dense * np.uint64(_FACTOR)
-    for keys in (dense, spread >> np.uint64(33), spread, np.where(group % 2, spread, dense)):
-        yield with_numbers(roles.keys[0], keys), group
