@@ -27,11 +27,11 @@ from pyarrow import parquet
 
 import fastrank_eval as fe
 from bench.nulls import USERS, cells
+from fastrank_eval.apps.nightly.alarms import alarms
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import GateOutcome
 from fastrank_eval.apps.nightly.text import false_alarms
 from fastrank_eval.results.views import write_table
-from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
 from tests.support import batched, commands
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without

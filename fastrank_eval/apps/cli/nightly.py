@@ -417,7 +417,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     from fastrank_eval.apps.nightly.history import History
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
-    from fastrank_eval.apps.nightly.worst_groups import write_groups
+    from fastrank_eval.apps.nightly.reproduce import write_groups
 
     # The history now has the night, so the summary lists it even if its page fails.
     night, page = outcome.night, None

@@ -9,12 +9,12 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
+from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.label_delay import status_name
 from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import activity_unit, cell
 from fastrank_eval.apps.nightly.text import STATUSES, day_text
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.report import amount, detail_text, percent_text, printable, rough_text
 
 #: Number of colours of models; they repeat after that.

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fastrank_eval import Gate, GateFailure, MeasureValue, Verdict, gate
+from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.history import History
@@ -34,16 +36,13 @@ from fastrank_eval.apps.nightly.text import (
     reads_measures,
     worst_first,
 )
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_file import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.compare import choices_of, compare_slices
 from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.gate_judge import judge
-from fastrank_eval.results.gates import Gate, GateFailure, Verdict, gate
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail
 

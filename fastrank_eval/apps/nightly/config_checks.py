@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from fastrank_eval import Gate, Measure, gate
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
@@ -26,10 +27,9 @@ from fastrank_eval.apps.nightly.quality import MOST_SCORES
 from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
-from fastrank_eval.measures import Measure
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.gates import ALL, Gate, Term, gate
+from fastrank_eval.results.gates import ALL, Term
 from fastrank_eval.results.report import list_text
 from fastrank_eval.slicing.spec import requested_slicing
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from fastrank_eval import Measure
+from fastrank_eval import measure as measure_of
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.engine.conventions import with_names
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.compare import with_clustered_errors
 
 #: A night of more rows has AUC in this many bins: its state does not grow with the rows.

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fastrank_eval import MeasureValue
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
 from fastrank_eval.apps.nightly.text import STATUSES
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.gates import ALL
 

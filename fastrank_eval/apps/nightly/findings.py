@@ -10,6 +10,7 @@ from functools import cache
 from itertools import pairwise
 from statistics import median
 
+from fastrank_eval import Gate, GateFailure, MeasureValue, gate, measure
 from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
@@ -44,20 +45,10 @@ from fastrank_eval.apps.nightly.text import (
     sides,
     smallest_difference,
 )
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.attribution import CHANCE, has_chance
 from fastrank_eval.results.gate_judge import field_of
-from fastrank_eval.results.gates import (
-    ALL,
-    Count,
-    Gate,
-    GateFailure,
-    Term,
-    gate,
-    terms_of,
-)  # fmt: skip
+from fastrank_eval.results.gates import ALL, Count, Term, terms_of
 
 #: The most findings of a gate; its reason names the others.
 _MAX_FINDINGS = 100

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fastrank_eval._lib.errors import HistoryError
-from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
 from fastrank_eval.apps.nightly.summary_files import with_equal_findings

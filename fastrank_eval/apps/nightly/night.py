@@ -10,12 +10,12 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
+from fastrank_eval import Measure, MeasureValue
+from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.io.columns import UNJUDGED
-from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.notes import unit_of
 

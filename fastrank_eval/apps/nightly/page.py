@@ -11,9 +11,9 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval import MeasureValue
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import charts, label_delay, page_rows, quality, text
-from fastrank_eval.apps.nightly.composition import composition_parts
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, key_of
 from fastrank_eval.apps.nightly.page_rows import (
@@ -29,6 +29,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
+from fastrank_eval.apps.nightly.periods import composition_parts
 from fastrank_eval.apps.nightly.quality import by_measure
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
@@ -40,7 +41,6 @@ from fastrank_eval.apps.nightly.text import (
     period_nights,
     sentences,
 )
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results import report
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount, printable

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+from fastrank_eval import MeasureValue
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     KINDS,
@@ -17,7 +18,6 @@ from fastrank_eval.apps.nightly.night import (
     key_of,
 )
 from fastrank_eval.apps.nightly.text import digits_of, verdict_text
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount, interval_text
 

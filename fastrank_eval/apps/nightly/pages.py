@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from fastrank_eval import MeasureValue
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
-from fastrank_eval.apps.nightly.worst_groups import (
+from fastrank_eval.apps.nightly.reproduce import (
     check_groups_file,
     folder_error,
     groups_file,
     make_folder,
     other_file,
 )
-from fastrank_eval.engine.records import MeasureValue
 
 #: The most characters of a query that the web view answers.
 LONGEST_QUERY = 4000

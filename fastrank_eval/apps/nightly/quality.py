@@ -1,4 +1,4 @@
-"""Judge the rows, the distinct scores and the calibration of a night."""
+"""Judge the rows and scores of a night, and draw its curves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import math
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from fastrank_eval import Measure
 from fastrank_eval._lib.arguments import integer
-from fastrank_eval._lib.threads import JobMap
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.threads import JobMap, map_jobs
 from fastrank_eval.apps.nightly.compare_nights import drift
 from fastrank_eval.apps.nightly.night import (
     LABEL_LIMITS,
+    CurveLine,
     Finding,
     Night,
     NightCalibration,
@@ -28,10 +32,14 @@ from fastrank_eval.engine.worst_slices import calibration_tables
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
-from fastrank_eval.measures.base import WEIGHT, Measure, Param
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.base import WEIGHT, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.results import curve_points
+from fastrank_eval.results.curve_points import Thresholds
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, p_text
+from fastrank_eval.results.report import amount, legend_text, p_text
+from fastrank_eval.stats.score_runs import ScoreTable
 
 #: Distinct scores that can be counted.
 MOST_SCORES = 1000
@@ -475,3 +483,80 @@ def calibration_verdict(one: NightCalibration, night: Night) -> VerdictText:
 
 def _is_significant(one: NightCalibration, night: Night) -> bool:
     return one.p_adjusted <= 1 - confidence_of(night)
+
+
+_POINTS, _BINS, _DIGITS = 100, 20, 6
+
+
+def has_curves(measure: Measure) -> TypeGuard[PooledAUC]:
+    """Return whether a measure keeps all scores, with grade 1 as positive.
+
+    Parameters
+    ----------
+    measure : Measure
+    """
+    return isinstance(measure, PooledAUC) and measure.bins is None and measure.rel == 1
+
+
+def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
+    """Return the curves of every model from the scores that AUC keeps.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        There are no curves without AUC, or with AUC in bins only. A model has no calibration curve
+        if its scores are no probabilities.
+
+    Returns
+    -------
+    dict of str to tuple of CurveLine
+        ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
+        prediction, in bins of equally many rows.
+    """
+    drawing = list(filter(has_curves, evaluation.plan.measures))
+    if not drawing:
+        return {}
+    # Label the curve with the full area, if it is among the measures.
+    auc = min(drawing, key=lambda m: m.max_fpr is not None)
+    curves: dict[str, list[CurveLine | None]] = {"roc": [], "calibration": []}
+    models = evaluation.totals.overall_states.models
+    for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
+        state = auc.state_in(states)
+        scores = state.scores if auc.se == "clustered" else state
+        table = scores.table(partial(map_jobs, evaluation.plan.threads))
+        curves["roc"].append(_roc(score, table, evaluation, auc))
+        curves["calibration"].append(_calibration(score, table, evaluation))
+    return {kind: tuple(filter(None, lines)) for kind, lines in curves.items() if any(lines)}
+
+
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:
+    if table.missing:
+        return None
+    points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
+    name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
+    key = score, "all", str(auc)
+    areas = (v.value for v in evaluation.summary if (v.score, v.slice, v.measure) == key)
+    label = f"{name} {legend_text(next(areas))}"
+    return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
+
+
+def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
+    if not len(table.score) or not table.positive + table.other > 0:
+        return None
+    rate = evaluation.meta.conventions["sampling_rate"]
+    try:
+        bins = curve_points.calibration_bins(
+            table, score, bins=_BINS, binning="equal-count", confidence=0.95,
+            sampling_rate=float(rate) if isinstance(rate, int | float) else 1.0,
+        )  # fmt: skip
+    except ColumnError:  # scores that are no probabilities
+        return None
+    count = len(bins["mean_prediction"])
+    label = f"ECE {legend_text(curve_points.expected_error(bins))} ({count} bins of equal count)"
+    return CurveLine(
+        score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
+    )
+
+
+def _rounded(values: object) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in values)  # type: ignore[attr-defined]

@@ -11,11 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
-from fastrank_eval.apps.nightly.composition import (
-    composition_parts,
-    composition_texts,
-    find_composition,
-)
+from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -28,6 +24,11 @@ from fastrank_eval.apps.nightly.night import (
     key_of,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
+from fastrank_eval.apps.nightly.periods import (
+    composition_parts,
+    composition_texts,
+    find_composition,
+)
 from fastrank_eval.apps.nightly.quality import calibration_texts, slice_text, worst_slices
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
@@ -42,7 +43,7 @@ from fastrank_eval.apps.nightly.text import (
     not_judged,
     sentences,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.report import amount, code_span, interval_text, printable
 

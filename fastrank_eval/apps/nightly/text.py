@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fastrank_eval import Gate, GateFailure, MeasureValue, gate
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
@@ -28,20 +29,9 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
     key_of,
 )
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.results.gate_judge import field_of
-from fastrank_eval.results.gates import (
-    ALL,
-    Count,
-    Gate,
-    GateFailure,
-    Term,
-    comparisons_of,
-    gate,
-    holds,
-    terms_of,
-)
+from fastrank_eval.results.gates import ALL, Count, Term, comparisons_of, holds, terms_of
 from fastrank_eval.results.report import (
     NOTHING,
     amount,

@@ -36,6 +36,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fastrank_eval import MeasureValue
+from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import SERVE
 from fastrank_eval._lib.signals import StopSignal, reset_signals
@@ -53,8 +55,6 @@ from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, NightSeries
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
 from fastrank_eval.apps.nightly.periods import parse_date, with_periods
 from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
-from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.measures.parser import measure as measure_of
 
 #: The most connections at a time; a request on any other is answered with code 503.
 MAX_CONNECTIONS = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastrank_eval.apps.nightly.alarms import judge_alarms
+from fastrank_eval.apps.nightly.alarms import LEARNING, judge_alarms
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
@@ -20,7 +20,6 @@ from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.stats.sequences import LEARNING
 from tests.support.nights import a_night, a_value
 
 FIRST = dt.date(2026, 3, 1)

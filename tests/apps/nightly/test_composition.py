@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.apps.nightly.composition import (
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.periods import (
     composition_parts,
     composition_texts,
     find_composition,
     with_compositions,
 )
-from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Night
 from tests.support.nightly_runs import damage, kept, nightly, on
 
 CONFIG = """

@@ -16,11 +16,10 @@ import pyarrow.parquet as parquet
 import pytest
 from click.testing import Result
 
-from fastrank_eval.apps.nightly import alarms, night_source, run
+from fastrank_eval.apps.nightly import alarms, run
 from fastrank_eval.apps.nightly import run as nightly_run
-from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
+from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name, read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.summary_files import nights_lines
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
@@ -444,13 +443,13 @@ def test_columns_of_drift__are_read_once_for_all_labels(
 ) -> None:
     adjust(folder, f'[drift]\ncolumns = ["{EVIL}"]\n')
     passes: list[int] = []
-    together = night_source.run_together
+    together: Any = vars(nightly_run)["run_together"]
 
     def counted(requests: Sequence[Any]) -> Any:
         passes.append(len(requests))
         return together(requests)
 
-    monkeypatch.setattr(night_source, "run_together", counted)
+    monkeypatch.setattr(nightly_run, "run_together", counted)
     run_both("--date", on(1), "-q", *arguments)
     assert passes == [runs]
     drift = [[one for one in for_label(label)[0].drift if one.name == EVIL] for label in LABELS]

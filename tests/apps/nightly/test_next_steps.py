@@ -262,7 +262,7 @@ def test_groups__that_cannot_be_written__leave_the_page(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fastrank_eval.apps.nightly.worst_groups.pq.write_table", fail)
+    monkeypatch.setattr("fastrank_eval.apps.nightly.reproduce.pq.write_table", fail)
     adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[output]\nfolder = "pages"\n')
     outcome = nightly("--date", on(1), "-q")
     assert outcome.exit_code == 3

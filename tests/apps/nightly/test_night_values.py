@@ -21,10 +21,10 @@ from fastrank_eval.apps.nightly.quality import (
     TIED,
     UNJUDGED,
     UNSCORED,
+    curves_of,
     judge_rows,
     quality_of,
 )
-from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.nights import a_night, a_value

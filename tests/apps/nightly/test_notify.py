@@ -14,7 +14,8 @@ from threading import Thread
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.nightly import night_source, notify, worst_groups
+from fastrank_eval.apps.nightly import notify, reproduce
+from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.night import Settings
@@ -286,7 +287,7 @@ def test_address_of_the_rows__of_a_stored_night__loses_its_password(
     """Rows of this folder are read in place of a bucket."""
     pytest.importorskip("jinja2")
     rows = folder / "logs" / f"day={on(1)}"
-    monkeypatch.setattr(night_source, "open_source", lambda _, **how: open_source(rows, **how))
+    monkeypatch.setattr(nightly_run, "open_source", lambda _, **how: open_source(rows, **how))
     adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[output]\nfolder = "pages"\ngroups = 0\n')
     config = folder / "nightly.toml"
     place = f"s3://key:{password}@bucket/{{date}}?token={password}"
@@ -316,10 +317,10 @@ def test_address_of_the_rows__has_no_password_in_worst_groups_and_commands(
         return folder / "logs" / f"day={date}"
 
     monkeypatch.setattr(
-        night_source, "open_source", lambda source, **how: open_source(place(source), **how)
+        nightly_run, "open_source", lambda source, **how: open_source(place(source), **how)
     )
     if readable:
-        monkeypatch.setattr(worst_groups, "run", lambda source, **how: run(place(source), **how))
+        monkeypatch.setattr(reproduce, "run", lambda source, **how: run(place(source), **how))
     config = folder / "nightly.toml"
     address = "nowhere://key:sec/ret@bucket/{date}?token=sec/ret"
     config.write_text(config.read_text().replace("logs/day={date}", address))

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.stats.intervals import normal_tail
-from fastrank_eval.stats.sequences import (
+from fastrank_eval.apps.nightly.alarms import (
     LEARNING,
     YEAR,
     Alarm,
@@ -27,6 +26,7 @@ from fastrank_eval.stats.sequences import (
     winsorise,
     without_memory,
 )
+from fastrank_eval.stats.intervals import normal_tail
 
 
 def nights(count: int, seed: int = 0, ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
