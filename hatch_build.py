@@ -108,7 +108,7 @@ def main(folder: Path) -> None:
         compiler.compile_kernel = keep
         kernel_store.load = lambda *_: None
         kernel_store.why_not_stored = lambda: ""
-        for function, args, options in evaluations(folder):
+        for function, args, options in evaluations(folder.parent):
             function(*args, **options)
         for job in jobs:
             job.result()
@@ -180,12 +180,16 @@ def undefined_symbols(code: bytes) -> set[str]:
 
 
 def evaluations(folder: Path) -> Iterator[Call]:
-    """Yield calls that together reach the kernels for the common types."""
+    """Yield calls that together reach the kernels for the common types.
+
+    A TREC run is written into the folder.
+    """
     import pyarrow as pa
 
     import fastrank_eval as fe
     from fastrank_eval.engine.run import run
     from fastrank_eval.measures import registry
+    from fastrank_eval.stats.scores import add_rows
 
     columns = _columns()
     rows = len(columns["slot"])
@@ -248,8 +252,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
     clicks = both | {"label": "click"}
     weighted = clicks | {"weight": "weight"}
     single = arrays | {name: columns[f"{name} float32"] for name in ("a", "b")}
-    tables = [pa.table(arrays), pa.table(single)]
-    for source in (arrays, *tables, *(one_table.take(shuffled) for one_table in tables)):
+    for source in (pa.table(arrays), pa.table(single)):
         texts = f"{EIGHT},{PROBABILITIES},GAUC(weight='spend'),GAUC(weight='pairs')"
         for by in ("slot", "day", "shop", "click"):
             yield fe.evaluate, (source,), {"measures": texts, "by": [by], **clicks}
@@ -265,47 +268,21 @@ def evaluations(folder: Path) -> Iterator[Call]:
             yield fe.compare, (source,), {"measures": "GAUC,nDCG@10", "test": test, **compared}
         texts = "GAUC,AUC(se='clustered'),NE"
         yield fe.compare, (source,), {"measures": texts, "by": "slot", **compared}
-        for kind, given in product(("roc", "pr", "det", "lift", "calibration"), (clicks, weighted)):
-            yield fe.curve, (kind, source), {**given, "score": ["a"]}
-        threshold = {"label": "click", "score": "a", "by": "f1"}
-        yield fe.best_threshold, (source,), threshold
-        yield fe.best_threshold, (source,), {**threshold, "weight": "weight"}
+        for given in (clicks, weighted):
+            yield fe.curve, ("pr", source), {**given, "score": ["a"]}
         yield _merge_states, (source,), {"measures": f"{EIGHT},NE", "baseline": "a", **clicks}
-        yield _merge_states, (source,), {"measures": "GAUC,AUC,NE", "by": ["slot"], **clicks}
-        kept = {"keep": "clusters", "by": ["slot"], "baseline": "a", **clicks}
-        yield _merge_states, (source,), {"measures": "GAUC,NE", **kept}
         for ties in ("input", "best", "worst"):
             yield fe.evaluate, (source,), {"measures": EIGHT, "ties": ties, **clicks}
         yield fe.evaluate, (source,), {"measures": "GroupAccuracy", **weighted}
-        yield run, (source,), {"measures": EIGHT, "batch_rows": 1000, **clicks}
     ordered = {"item": "item", "ties": "item", **one}
     yield fe.evaluate, (arrays,), {"measures": "AP(interpolated=True),infAP", **ordered}
-    yield _compare_results, (arrays,), {"measures": "GAUC,AP", **one, "label": "click"}
     yield from _of_many_rows(options)
-    yield from _of_files(folder.parent, pa.table(arrays), shuffled, clicks)
-    yield from _of_samples(folder.parent, columns)
+    yield _report, (folder, arrays), {}
+    for counts in (np.uint8, np.uint16, np.uint32):
+        yield add_rows, (np.zeros(1, counts), np.zeros(1, np.uint32)), {}
     # Threads merge slices. This is the last, because threads compile in any order.
     by_threads = {"by": ["slot"], "batch_rows": 1000, **clicks, "threads": 2}
     yield run, (arrays,), {"measures": "GAUC,AUC,NE", **by_threads}
-
-
-def _of_samples(folder: Path, columns: dict[str, Any]) -> Iterator[Call]:
-    """Yield what `fastrank-eval warmup` evaluates: rows of any order, keys and scores."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    from fastrank_eval.apps.cli import warmup
-    from fastrank_eval.apps.cli.main import cli
-
-    warmup._THREADS = 1  # threads compile in any order
-    for group, number in (("int64", "float32"), ("int64", "float64"), ("text", "float32")):
-        path = folder / f"{group} {number}.parquet"
-        names = {"group": group, "click": "click int8", "a": f"a {number}"}
-        rows = pa.table({name: columns[column] for name, column in names.items()})
-        pyarrow.parquet.write_table(rows, path)
-        roles = ["--group", "group", "--label", "click", "--score", "a"]
-        command = ["warmup", str(path), *roles, "--measures", EIGHT, "--quiet"]
-        yield cli.main, (command,), {"standalone_mode": False}
 
 
 def _merge_states(source: Any, **options: Any) -> None:
@@ -316,17 +293,6 @@ def _merge_states(source: Any, **options: Any) -> None:
     states[0].merge(*states[1:], allow_repeated=True).result()
 
 
-def _compare_results(source: dict[str, Any], **options: Any) -> None:
-    """Compare two results by the keys of their groups, which are numbers or texts."""
-    import fastrank_eval as fe
-
-    texts = np.array([f"user {number}" for number in source["group"]])
-    for group in (source["group"], texts):
-        rows = {**source, "group": group}
-        first, second = (fe.evaluate(rows, **{**options, "score": name}) for name in ("a", "b"))
-        first.compare(second)
-
-
 def _of_many_rows(options: Any) -> Iterator[Call]:
     """Yield evaluations of so many scores that they are partitioned."""
     import pyarrow as pa
@@ -334,66 +300,31 @@ def _of_many_rows(options: Any) -> Iterator[Call]:
     import fastrank_eval as fe
 
     rng = np.random.default_rng(3)
-    for number, rows in product(("float64", "float32"), (200_000, 1_000_000)):
-        table = pa.table(
-            {
-                "group": np.sort(rng.integers(0, 9000, rows)),
-                # Scores are sorted where every second row is positive, and counted where few are.
-                "label": (rng.random(rows) < (0.5 if rows == 200_000 else 0.03)).astype(np.int8),
-                "a": rng.random(rows).astype(number),
-                "b": rng.random(rows).astype(number),
-                "weight": rng.random(rows).astype(number) + 0.5,
-            }
-        )
-        for source in (table, table.take(rng.permutation(rows))):
-            if rows == 1_000_000:
-                yield fe.evaluate, (source,), {"measures": "AUC", **options("int64", "", ("a",))}
-                continue
-            for weight, group in product(("", "weight"), ("int64", "")):
-                texts = f"{EIGHT},{PROBABILITIES}" if group else f"AUC,{PROBABILITIES}"
-                given = options(group, weight, ("a", "b"))
-                yield fe.evaluate, (source,), {"measures": texts, **given}
+    # Scores are sorted where every second row is positive, and counted where few are.
+    for number, (rows, share) in product(
+        ("float64", "float32"), ((200_000, 0.5), (1_000_000, 0.03))
+    ):
+        columns = {
+            "group": np.sort(rng.integers(0, 9000, rows)),
+            "label": (rng.random(rows) < share).astype(np.int8),
+            **{name: rng.random(rows).astype(number) for name in ("a", "b", "weight")},
+        }
+        for weight in ("", "weight"):
+            given = options("int64", weight, ("a", "b"))
+            yield fe.evaluate, (pa.table(columns),), {"measures": "GAUC,AUC", **given}
 
 
-def _of_files(folder: Path, rows: Any, order: Any, options: dict[str, Any]) -> Iterator[Call]:
-    """Yield evaluations of files: Parquet, CSV and those of TREC."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
+def _report(folder: Path, rows: dict[str, Any]) -> None:
+    """Make the report of a TREC run."""
     import fastrank_eval as fe
 
-    plain = rows.drop_columns(["covers"])
-    for name, table in (("sorted", plain), ("shuffled", plain.take(order))):
-        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
-        pyarrow.csv.write_csv(table, folder / f"{name}.csv")
-        for ending in ("parquet", "csv"):
-            path = folder / f"{name}.{ending}"
-            yield fe.evaluate, (path,), {"measures": f"{EIGHT},NE", **options}
     run, qrels = folder / "run", folder / "qrels"
     lines = list(
-        zip(*(rows[name].to_pylist() for name in ("group", "item", "a", "label")), strict=True)
+        zip(*(rows[name].tolist() for name in ("group", "item", "a", "label")), strict=True)
     )
     run.write_text("".join(f"q{g} Q0 {item} 1 {a} x\n" for g, item, a, _ in lines))
     qrels.write_text("".join(f"q{g} 0 {item} {label}\n" for g, item, _, label in lines[::2]))
-    yield fe.trec.trec_report, (qrels, run), {}
-    yield _join, (qrels, run), {}
-
-
-def _join(qrels: Path, run: Path) -> None:
-    import fastrank_eval as fe
-
-    joined = fe.trec.join(qrels, run)
-    roles: dict[str, Any] = {
-        "group": "query",
-        "item": "doc",
-        "label": "grade",
-        "score": "score",
-        "threads": 1,
-    }
-    judged: dict[str, Any] = {"ties": "item", "unretrieved": "allow", "unjudged": "allow"}
-    for profile in ("trec_eval_9", None):
-        texts = "AP,nDCG@10,RR,P@10,R@100,bpref,Rprec"
-        fe.evaluate(joined.table, measures=texts, profile=profile, **roles, **judged)
+    fe.trec.trec_report(qrels, run)
 
 
 #: Families that have no value without an option.
