@@ -86,24 +86,22 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
         for each in fields(cls)
         if each.default_factory is not MISSING
     ]
+    count, positional = len(known), len(names)
     check = hasattr(cls, "__post_init__")
-    # The number of arguments if all are given by position.
-    positional = len(names) if len(names) == len(known) else -1
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
         values = self.__dict__
-        values.update(zip(names, args, strict=False))
-        if not args and named.keys() == known:
-            values |= named
-        elif named or len(args) != positional:
-            twice = bool(args) and not named.keys().isdisjoint(names[: len(args)])
+        values |= zip(names, args, strict=False)
+        values |= named
+        if len(values) < count:
             values |= {**defaults, **values}
             for name, make in factories:
-                if name not in values and name not in named:
+                if name not in values:
                     values[name] = make()
-            values |= named
-            if values.keys() != known or len(args) > len(names) or twice:
-                _signature(cls).bind(*args, **named)
+        twice = args and named and not named.keys().isdisjoint(names[: len(args)])
+        unknown = named and values.keys() != known
+        if twice or unknown or len(values) != count or len(args) > positional:
+            _signature(cls).bind(*args, **named)
         if check:
             self.__post_init__()
 
