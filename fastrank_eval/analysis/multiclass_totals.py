@@ -36,7 +36,8 @@ from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import policy_of
 from fastrank_eval.engine.records import MeasureValue, summary_rows
-from fastrank_eval.groups.chunk import Chunk, Labels, Scored
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.scan import find_labels
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.computed import parse as parse_expression
 from fastrank_eval.io.reader import RowError
@@ -308,7 +309,7 @@ def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None)
     """Build the rows of one class against the others."""
     rows, arrays = len(label), (frozen(label), weight, None, None, frozen(score), None)
     columns, starts = Columns(0, rows, (), arrays, models=1), np.array([0, rows])
-    labels = Labels.of(columns.label, starts, skip_empty=False)
+    labels = find_labels(columns.label, starts, skip=False)
     return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
 
 

@@ -17,10 +17,11 @@ from fastrank_eval.engine.group_table import GroupTable, largest_in_chunk
 from fastrank_eval.engine.plan import Plan, constant_columns
 from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.totals import Addition, PooledStates, SliceStates, Sums, Totals
-from fastrank_eval.groups.chunk import Chunk, Labels, Scored
+from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
+from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
-from fastrank_eval.groups.scan import Keys, value_text
+from fastrank_eval.groups.scan import Keys, find_labels, value_text
 from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.keys import group_ids
 from fastrank_eval.io.reader import RepeatedItemError
@@ -60,7 +61,7 @@ def evaluate_chunk(
         _refuse_repeated_items(chunk, chunk.columns.item, name)
     if plan.buckets and keys is not None:
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
-    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
+    labels = chunk.labels or find_labels(chunk.columns.label, chunk.starts, plan.skip_empty)
     values = GroupTable.empty(np.diff(chunk.starts), plan) if plan.per_group else None
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
@@ -360,7 +361,7 @@ def _add_divided_groups(
     def name_in_slice(position: int) -> str:
         return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
-    labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
+    labels = find_labels(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
     addition = Addition(sums, tally, plan.units.of_slices, slices, clusters)
     measure_chunk(divided, plan, labels, [addition], None, name_in_slice, in_slices=True)
     tally.count(divided.starts, labels.relevant(1.0), labels.ranked_groups, slices)
@@ -388,7 +389,7 @@ def _add_to_pooled_states(
             parts = np.searchsorted(chunk.starts, order[starts[first:end]], side="right") - 1
             buckets = frozen(buckets[parts])
         in_slice = Chunk(columns.slice(lo, hi), edges_of_slice, chunk.grouped, buckets=buckets)
-        labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
+        labels = find_labels(in_slice.columns.label, in_slice.starts, skip=False)
         fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))
         scored = [Scored.of(in_slice, m, labels, fields, plan.roles) for m in models]

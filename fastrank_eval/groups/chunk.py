@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -15,13 +15,9 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.labels import Labels, RankedRows, count_relevant
 from fastrank_eval.groups.rows_above import count_rows_above
-from fastrank_eval.groups.scan import (
-    LabelledRows,
-    RankedRows,
-    find_labelled_rows,
-    ranked_in_order,
-)
+from fastrank_eval.groups.scan import find_labels, ranked_in_order
 from fastrank_eval.groups.sort import first_rise
 from fastrank_eval.io.columns import (
     OTHERS,
@@ -36,155 +32,18 @@ from fastrank_eval.io.columns import (
 from fastrank_eval.io.validate import no_score, numbers_of_order
 
 
-def ranked_by_counting(
-    score: np.ndarray, starts: np.ndarray, labelled_rows: LabelledRows
-) -> RankedRows:
+def ranked_by_counting(score: np.ndarray, starts: np.ndarray, labels: Labels) -> RankedRows:
     """Compute the labelled rows of unsorted rows, without positions.
 
     Parameters
     ----------
-    score, starts, labelled_rows
+    score, starts, labels
         As in `ranked_in_order`, less than 2**31 rows in any order inside their group.
     """
-    ranked_groups, offsets = labelled_rows.ranked_groups, labelled_rows.offsets
-    row = labelled_rows.row.copy()
+    row = labels.row.copy()
     above, size = np.empty((2, len(row)), np.int64)
-    count_rows_above(score, starts, ranked_groups, offsets, row, above, size)
-    return RankedRows(ranked_groups, offsets, row, above, size)
-
-
-class Cached:
-    """Base class with a cache of arrays."""
-
-    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that several measures share; compute it once."""
-        cache: dict[Hashable, np.ndarray] = self.__dict__.setdefault("_cache", {})
-        if key not in cache:
-            cache[key] = compute()
-        return cache[key]
-
-
-def count_relevant(grade: np.ndarray, offsets: np.ndarray, rel: float) -> np.ndarray:
-    """Count the labelled rows with grade >= `rel` of each group."""
-    total = np.zeros(len(grade) + 1, np.int64)
-    np.cumsum(grade >= rel, out=total[1:])
-    return total[offsets[1:]] - total[offsets[:-1]]
-
-
-@dataclass
-class Labels(Cached):
-    """Labels of whole groups, with a cache that all models share.
-
-    Parameters
-    ----------
-    label : ndarray, shape (rows,)
-        Labels, rows in any order inside their group.
-    starts : ndarray of int64, shape (groups + 1,)
-        First row of each group, then the number of rows.
-    skip_empty : bool
-        Leave out groups whose labels are all 0. At click rates of a few per cent that is half of
-        the groups, and every measure has one fixed value there.
-    labelled_rows : LabelledRows
-        The rows whose label is not 0.
-    grade : ndarray of float64, shape (labelled rows,)
-        Labels of these rows, in order of the rows.
-    """
-
-    label: np.ndarray
-    starts: np.ndarray
-    skip_empty: bool
-    labelled_rows: LabelledRows
-    grade: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        label: np.ndarray,
-        starts: np.ndarray,
-        skip_empty: bool,
-        labelled_rows: LabelledRows | None = None,
-    ) -> Self:
-        """Find the labelled rows of whole groups, if not known; see `Labels`."""
-        if labelled_rows is None:
-            labelled_rows = find_labelled_rows(label, starts, skip_empty)
-        grade = label[labelled_rows.row].astype(np.float64)
-        return cls(label, starts, skip_empty, labelled_rows, grade)
-
-    @property
-    def ranked_groups(self) -> np.ndarray | None:
-        """Indices of the ranked groups in the chunk; None for all groups."""
-        return self.labelled_rows.ranked_groups if self.skip_empty else None
-
-    @cached_property
-    def max_grade(self) -> float:
-        """The highest grade, -inf if there is none."""
-        return float(self.grade.max(initial=-np.inf))
-
-    @cached_property
-    def min_grade(self) -> float:
-        """The lowest grade, inf if there is none."""
-        return float(self.grade.min(initial=np.inf))
-
-    @cached_property
-    def negatives(self) -> int:
-        """Number of rows of negative grade."""
-        return int(np.count_nonzero(self.grade < 0)) if self.min_grade < 0 else 0
-
-    @property
-    def soft(self) -> int:
-        """Number of rows with a label in ]0, 1[."""
-        if self.max_grade <= 0 or self.min_grade >= 1:
-            return 0
-        return len(self.grade) - self.negatives - int(self.relevant(1.0).sum())
-
-    @property
-    def all_grades_equal(self) -> bool:
-        """Whether all grades are equal.
-
-        If so, all models share values computed from grades.
-        """
-        return self.min_grade >= self.max_grade
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Number of rows of each ranked group. int64, shape (groups,)."""
-        rows = self.starts[1:] - self.starts[:-1]
-        return rows if self.ranked_groups is None else rows[self.ranked_groups]
-
-    def relevant(self, rel: float) -> np.ndarray:
-        """Count the rows with grade >= `rel` in each ranked group.
-
-        int64, shape (groups,).
-        """
-
-        def count() -> np.ndarray:
-            offsets = self.labelled_rows.offsets
-            if self.min_grade >= rel:
-                return offsets[1:] - offsets[:-1]
-            return count_relevant(self.grade, offsets, rel)
-
-        return self.cached(("relevant", rel), count)
-
-    def relevant_of_each(self, rel: float) -> np.ndarray:
-        """Count the rows with grade >= `rel` in each group, ranked or not. int64."""
-        if self.ranked_groups is None:
-            return self.relevant(rel)
-
-        def spread() -> np.ndarray:
-            counts = np.zeros(len(self.starts) - 1, np.int64)
-            counts[self.labelled_rows.ranked_groups] = self.relevant(rel)
-            return counts
-
-        return self.cached(("relevant of each group", rel), spread)
-
-    def relevant_rows(self, rel: float) -> np.ndarray:
-        """Find the rows whose label is at least `rel`, ascending."""
-
-        def find() -> np.ndarray:
-            # Doubles, as for every other measure: a float32 label of 0.7 is less than 0.7.
-            return self.labelled_rows.row[self.grade >= rel]
-
-        return self.cached(("relevant rows", rel), find)
+    count_rows_above(score, starts, labels.indices, labels.offsets, row, above, size)
+    return RankedRows(labels.indices, labels.offsets, row, frozen(above), frozen(size))
 
 
 @dataclass(frozen=True)
@@ -199,8 +58,8 @@ class Chunk:
         First row of each group, then the number of rows.
     grouped : bool
         Whether rows have groups. Otherwise all rows are one group, and clusters are unknown.
-    labelled_rows : LabelledRows or None
-        None where they were not looked for yet.
+    labels : Labels or None
+        None where labelled rows were not looked for yet.
     ranked_rows : mapping of int to (RankedRows or None)
         For models whose rows were scanned: their labelled rows; None where a score rises in a
         group.
@@ -213,7 +72,7 @@ class Chunk:
     columns: Columns
     starts: np.ndarray
     grouped: bool = True
-    labelled_rows: LabelledRows | None = None
+    labels: Labels | None = None
     ranked_rows: Mapping[int, RankedRows | None] = field(default_factory=dict)
     clusters: np.ndarray | None = None
     buckets: np.ndarray | None = None
@@ -285,12 +144,19 @@ class Chunk:
         """Return the rows of clusters in place of groups, with their labels."""
         if self.clusters is None:
             return self, labels
-        starts, rows = frozen(self.starts[self.clusters]), labels.labelled_rows
-        offsets, every = np.searchsorted(rows.row, starts), np.arange(len(starts) - 1)
-        labelled = replace(rows, ranked_groups=every, offsets=offsets)
+        starts = frozen(self.starts[self.clusters])
+        offsets, every = np.searchsorted(labels.row, starts), np.arange(len(starts) - 1)
+        of_clusters = replace(
+            labels,
+            starts=starts,
+            skip_empty=False,
+            indices=frozen(every),
+            offsets=frozen(offsets),
+            rows=frozen(np.diff(starts)),
+            positives=count_relevant(labels.grade, offsets, 1.0),
+        )
         buckets = None if self.buckets is None else self.buckets[self.clusters[:-1]]
-        chunk = Chunk(self.columns, starts, labelled_rows=labelled, buckets=buckets)
-        return chunk, Labels.of(labels.label, starts, skip_empty=False, labelled_rows=labelled)
+        return Chunk(self.columns, starts, labels=of_clusters, buckets=buckets), of_clusters
 
 
 @dataclass(frozen=True)
@@ -398,9 +264,9 @@ class Scored:
             item=None if rows.item is None else rows.item.take(row_column(scored_rows)),
             starts=starts,
             # A group without a labelled row here may have one without a score.
-            labels=Labels.of(columns.label[scored_rows], starts, skip_empty=False),
+            labels=find_labels(columns.label[scored_rows], starts, skip=False),
             scored_rows=scored_rows,
-            unretrieved_relevant=np.flatnonzero(missing & (labels.labelled_rows.marks != 0)),
+            unretrieved_relevant=np.flatnonzero(missing & (labels.marks != 0)),
             unjudged=select(rows.unjudged),
             subtopics=select(rows.subtopics),
             known_ranked=(),
@@ -419,7 +285,7 @@ class Scored:
         score, labels = np.full_like(rows.score, no_score(rows.score.dtype)), rows.labels
         score[self.scored_rows] = self.score
         if labels.skip_empty:  # a model that leaves rows without a score ranks every group
-            labels = Labels.of(labels.label, labels.starts, skip_empty=False)
+            labels = find_labels(labels.label, labels.starts, skip=False)
         return replace(rows, score=frozen(score), labels=labels, known_ranked=())
 
     def to_rank(self) -> Scored:
@@ -463,7 +329,7 @@ class Scored:
         if self.known_ranked:
             (ranked_rows,) = self.known_ranked
         else:
-            ranked_rows = ranked_in_order(self.score, self.starts, self.labels.labelled_rows)
+            ranked_rows = ranked_in_order(self.score, self.starts, self.labels)
         if ranked_rows is None and presorted:
             broken = first_rise(self.score, self.starts)
             # 64-bit integers are stored as the bits of doubles: such values are not shown.

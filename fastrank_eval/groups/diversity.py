@@ -16,8 +16,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.chunk import Cached
-from fastrank_eval.groups.scan import RankedRows
+from fastrank_eval.groups.labels import Cached, RankedRows
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
 #: An ideal leaves out gains below this share of the first one: half a billionth of the last bit of

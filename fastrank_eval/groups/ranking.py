@@ -16,16 +16,10 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.chunk import (
-    Cached,
-    Chunk,
-    Labels,
-    Scored,
-    count_relevant,
-    ranked_by_counting,
-)
+from fastrank_eval.groups.chunk import Chunk, Scored, ranked_by_counting
 from fastrank_eval.groups.diversity import SubtopicRows
-from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
+from fastrank_eval.groups.labels import Cached, Labels, RankedRows, count_relevant
+from fastrank_eval.groups.scan import find_labels, ranked_in_order
 from fastrank_eval.groups.sort import (
     blocks_descend,
     encode_few,
@@ -251,7 +245,7 @@ def ranking_in_row_order(scored: Scored) -> Ranking:
         scored,
         labels,
         labels.ranked_groups,
-        labels.labelled_rows.offsets,
+        labels.offsets,
         labels.rows,
         labels.rows,
         labels.grade,
@@ -290,19 +284,18 @@ def rank(
     """
     score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
     labels = scored.labels
-    labelled_rows = labels.labelled_rows
     order, in_order = None, ranked_rows is not None
     if item is not None and ties == "item" and len(score):
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)), in_order)
     elif ranked_rows is None:
         by_label = weight is None and scored.unjudged is None and subtopic_rows is None
         if by_label and ties != "input" and len(score) < 1 << 31:
-            ranked_rows = ranked_by_counting(score, starts, labelled_rows)
+            ranked_rows = ranked_by_counting(score, starts, labels)
         else:
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
-        ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labelled_rows, order))
+        ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labels, order))
     ranked_rows = cast(RankedRows, ranked_rows)
     offsets, block_above, block_size = ranked_rows.offsets, ranked_rows.above, ranked_rows.size
     labelled_count, group_count = len(ranked_rows.row), len(ranked_rows.ranked_groups)
@@ -315,7 +308,7 @@ def rank(
 
     weights = None
     if weight is not None:
-        marks = labelled_rows.marks
+        marks = labels.marks
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
         weights = RowWeights(
@@ -372,14 +365,14 @@ def rank(
     if scored.unretrieved_relevant is not None and len(scored.unretrieved_relevant):
         _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
     if scored.unjudged is not None:
-        unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
+        unjudged_rows = find_labels(scored.unjudged.view(np.uint8), starts, skip=False)
         ranked_unjudged = cast(RankedRows, ranked_in_order(score, starts, unjudged_rows, order))
         missing = scored.chunk.unjudged_rows()
         ranking.judged = _with_unjudged(ranking, ranked_unjudged, starts, missing, ties)
     if subtopic_rows is not None:
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))
-        covering_rows = find_labelled_rows(marks, starts, skip=False)
+        covering_rows = find_labels(marks, starts, skip=False)
         covering = cast(RankedRows, ranked_in_order(score, starts, covering_rows, order))
         mask = subtopics[covering.row]
         pairs = subtopic_rows.rank_pairs(covering, starts, mask, retrieved, ties)

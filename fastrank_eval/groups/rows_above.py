@@ -38,7 +38,7 @@ def count_rows_above(
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows: less than 2**31.
     ranked_groups, offsets : ndarray of int64
-        As in `scan.LabelledRows`.
+        As in `RankedRows`.
     row : ndarray of int64, shape (labelled rows,)
         Labelled rows of each group, ascending; afterwards best first, then ascending.
     above, size : ndarray of int64, shape (labelled rows,)

@@ -10,7 +10,7 @@ Find where groups begin, and keys that return after other groups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -25,9 +25,9 @@ from fastrank_eval._lib.arrow import (
     frozen,
     row_column,
 )
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
+from fastrank_eval.groups.labels import Labels, RankedRows
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import encode_keys
 
@@ -48,69 +48,6 @@ _HALF = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
 
 
-@dataclass(frozen=True)
-class LabelledRows:
-    """Labelled rows of whole groups, independent of scores.
-
-    Parameters
-    ----------
-    label : ndarray, shape (rows,), read-only
-        Not 0 where the row is labelled.
-    row : ndarray of int64, shape (labelled rows,)
-        Row numbers, ascending.
-    ranked_groups : ndarray of int64, shape (groups,)
-        Indices of the ranked groups in the chunk.
-    offsets : ndarray of int64, shape (groups + 1,)
-        First labelled row of each ranked group, then the number of labelled rows.
-    """
-
-    label: np.ndarray
-    row: np.ndarray
-    ranked_groups: np.ndarray
-    offsets: np.ndarray
-
-    @cached_property
-    def marks(self) -> np.ndarray:
-        """One byte a row, not 0 where the row is labelled. uint8, read-only."""
-        if self.label.dtype.itemsize == 1:
-            return frozen(self.label.view(np.uint8))
-        return frozen((self.label != 0).view(np.uint8))
-
-
-@dataclass
-class RankedRows:
-    """Labelled rows of a chunk, ranked by a score.
-
-    Parameters
-    ----------
-    ranked_groups : ndarray of int64, shape (groups,)
-        Indices of the ranked groups in the chunk.
-    offsets : ndarray of int64, shape (groups + 1,)
-        First labelled row of each group, then the number of labelled rows.
-    row : ndarray of int32 or int64, shape (labelled rows,)
-        Index of the row, best first in each group.
-    above, size : ndarray of int64, shape (labelled rows,)
-        Number of rows of the group with a higher score, and with the same score.
-    place : ndarray of int64, shape (labelled rows,), or None
-        Index of the row among the sorted rows; None where rows were not sorted.
-    """
-
-    ranked_groups: np.ndarray
-    offsets: np.ndarray
-    row: np.ndarray
-    above: np.ndarray
-    size: np.ndarray
-    place: np.ndarray | None = None
-
-    def positions(self, starts: np.ndarray) -> np.ndarray:
-        """Return the positions in sorted groups, from 0; int64.
-
-        `starts` is that of `Scan`.
-        """
-        first = np.repeat(starts[self.ranked_groups], np.diff(self.offsets))
-        return cast(np.ndarray, self.place) - first
-
-
 class Scan(NamedTuple):
     """What one scan of every row finds.
 
@@ -118,7 +55,7 @@ class Scan(NamedTuple):
     ----------
     starts : ndarray of int64, shape (groups + 1,)
         First row of each whole group, then the end of the last.
-    labelled_rows : LabelledRows
+    labels : Labels
         Of these groups, in rows counted from the first of them.
     ranked_rows : RankedRows or None
         The same rows ranked; None without scores, and where a score rises inside a group.
@@ -130,7 +67,7 @@ class Scan(NamedTuple):
     """
 
     starts: np.ndarray
-    labelled_rows: LabelledRows
+    labels: Labels
     ranked_rows: RankedRows | None
     passed: bool
     directions: tuple[bool, bool] | None = None
@@ -160,8 +97,7 @@ def scan(
     whole : bool
         Whether the first and the last group of `words` are whole. Otherwise they are cut off.
     """
-    bits = label.view(f"u{label.dtype.itemsize}")
-    label = frozen(bits if label.dtype.itemsize == 1 else label.view())
+    bits, is_byte = label.view(f"u{label.dtype.itemsize}"), label.dtype.itemsize == 1
     given = 0 if starts is None else len(starts)
     bounds = given or len(label) + 1
     edges = scratch("edges", bounds + _SPARE)
@@ -171,49 +107,49 @@ def scan(
     most = int(np.count_nonzero(bits)) + _SPARE
     if skip:
         bounds = min(most, bounds)
-    row, offsets = np.empty(most, np.int64), scratch("offsets", bounds)
-    ranked_groups = np.empty(bounds if skip else 0, np.int64)
+    row, grade, offsets = np.empty(most, np.int64), np.empty(most), np.empty(bounds, np.int64)
     above, size = np.empty((2, most if score is not None else 0), np.int64)
-    counts = np.empty(6, np.int64)
+    rows, positives = np.empty((2, bounds), np.int64)
+    indices, counts = np.empty(bounds if skip else 0, np.int64), np.empty(6, np.int64)
     _scan(
         _NO_WORDS if words is None else words, edges, given, whole,
-        label, _NO_SCORES if score is None else score, skip,
-        row, above, size, ranked_groups, offsets, counts,
+        frozen(bits if is_byte else label.view()), label.dtype.char == "b",
+        _NO_SCORES if score is None else score, skip,
+        row, above, size, grade, indices, offsets, rows, positives, counts,
     )  # fmt: skip
     known, ranked, count, rises, rises_inside, ascents = counts.tolist()
     starts = edges[:known].copy()
-    labelled_rows = LabelledRows(
-        label[starts[0] : starts[-1]] if known else label[:0],
-        row[:count],
-        ranked_groups[:ranked] if skip else np.arange(max(known - 1, 0)),
-        offsets[: ranked + 1].copy(),
-    )
+    first, end = (int(starts[0]), int(starts[-1])) if known else (0, 0)
+    least, highest = grade[count : count + 2].tolist()
+    from_first = starts - first if first else starts
+    indices = indices[:ranked] if skip else np.arange(ranked)
+    offsets, row, grade = offsets[: ranked + 1], row[:count], grade[:count]
+    rows, positives, above, size = rows[:ranked], positives[:ranked], above[:count], size[:count]
+    for array in (from_first, indices, offsets, row, grade, rows, positives, above, size):
+        array.flags.writeable = False
+    labels = Labels(
+        label[first:end], from_first, skip, indices, offsets, row, grade, rows, positives,
+        least, highest,
+    )  # fmt: skip
     ranked_rows = None
     if score is not None and not rises_inside:
-        ranked_rows = RankedRows(
-            labelled_rows.ranked_groups,
-            labelled_rows.offsets,
-            labelled_rows.row,
-            above[:count],
-            size[:count],
-            labelled_rows.row,
-        )
+        ranked_rows = RankedRows(indices, offsets, row, above, size, row)
     directions = None
     if words is not None:
         steps = known - 2 if whole else known
         directions = ascents == steps, ascents == 0
-    return Scan(starts, labelled_rows, ranked_rows, not rises, directions)
+    return Scan(starts, labels, ranked_rows, not rises, directions)
 
 
-def find_labelled_rows(marks: np.ndarray, starts: np.ndarray, skip: bool) -> LabelledRows:
-    """Find the rows of each group whose mark is not 0; see `scan`."""
-    return scan(marks, None, skip, starts=starts).labelled_rows
+def find_labels(label: np.ndarray, starts: np.ndarray, skip: bool) -> Labels:
+    """Find the rows of each group whose label is not 0; see `scan`."""
+    return scan(label, None, skip, starts=starts).labels
 
 
 def ranked_in_order(
     score: np.ndarray,
     starts: np.ndarray,
-    labelled_rows: LabelledRows,
+    labels: Labels,
     order: np.ndarray | None = None,
 ) -> RankedRows | None:
     """Compute the labelled rows of rows whose scores descend in groups.
@@ -224,13 +160,13 @@ def ranked_in_order(
         Scores, sorted by `order`.
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
-    labelled_rows : LabelledRows
+    labels : Labels
     order : ndarray of integers, shape (rows,), or None
         Row number at each position; None where rows stand in this order.
 
     Returns
     -------
-    Entries or None
+    RankedRows or None
         None where a score rises.
     """
     if order is None and len(score) > _FEW_ROWS:
@@ -238,11 +174,11 @@ def ranked_in_order(
         first = starts[: _FIRST_GROUPS + 1]
         if not descends(score[: first[-1]], first):
             return None
-    label = labelled_rows.label if order is None else frozen(labelled_rows.marks[order])
-    skip = len(labelled_rows.ranked_groups) < len(starts) - 1
+    label = labels.label if order is None else frozen(labels.marks[order])
+    skip = len(labels.indices) < len(starts) - 1
     ranked_rows = scan(label, score, skip, starts=starts).ranked_rows
     if ranked_rows is not None and order is not None:
-        ranked_rows.row = order[ranked_rows.row]
+        return ranked_rows._replace(row=order[ranked_rows.row])
     return ranked_rows
 
 
@@ -262,19 +198,24 @@ def _scan(  # type: ignore[no-untyped-def]
     given,
     whole,
     label,
+    signed,
     score,
     skip,
     row,
     above,
     size,
-    ranked_groups,
+    grade,
+    indices,
     offsets,
+    group_rows,
+    positives,
     counts,
 ):
     """Fill everything of a `Scan`, and its counts.
 
     `words` and `score` may be empty. `edges` is an output where there are words, else an input of
-    `given` edges. Rows before the first edge are of no group, nor are those after the last.
+    `given` edges. Rows before the first edge are of no group, nor are those after the last. `label`
+    may have the bits of `signed` bytes. The lowest and the highest grade stand behind all grades.
     """
     rows = label.shape[0]
     known = given
@@ -290,6 +231,8 @@ def _scan(  # type: ignore[no-untyped-def]
     base = np.int64(0)
     ascents = np.int64(0)
     rises = np.int64(0)
+    lowest = np.inf
+    highest = -np.inf
     if score.shape[0] > 0:
         rises += score[0] != score[0]
     for lo in range(0, max(rows, 1), _BLOCK):
@@ -316,9 +259,9 @@ def _scan(  # type: ignore[no-untyped-def]
                     placed += 1
             elif not skip or (placed < label_count and row[placed] < end):
                 if skip:
-                    ranked_groups[ranked] = edge - 1
+                    indices[ranked] = edge - 1
                 offsets[ranked] = ranked_rows
-                ranked += 1
+                hits = np.int64(0)
                 block = begin
                 block_end = begin
                 while placed < label_count and row[placed] < end:
@@ -333,12 +276,24 @@ def _scan(  # type: ignore[no-untyped-def]
                                 block_end += 1
                         above[ranked_rows] = block - begin
                         size[ranked_rows] = block_end - block
+                    value = np.float64(label[i])
+                    if signed and value > 127.0:
+                        value -= 256.0
+                    lowest = min(lowest, value)
+                    highest = max(highest, value)
+                    hits += value >= 1.0
+                    grade[ranked_rows] = value
                     row[ranked_rows] = i - base
                     ranked_rows += 1
                     placed += 1
+                group_rows[ranked] = end - begin
+                positives[ranked] = hits
+                ranked += 1
             begin = end
             edge += 1
     offsets[ranked] = ranked_rows
+    grade[ranked_rows] = lowest
+    grade[ranked_rows + 1] = highest
     inside = rises
     if rises > 0 and known > 0:
         inside -= _count_rises(score, 1, edges[0]) + _count_rises(score, begin + 1, rows)
@@ -455,8 +410,8 @@ class BatchScan(NamedTuple):
         First row of each whole group, then the end of the last.
     passed : bool
         Whether all scores that were scanned were checked and are no NaN.
-    found : list of (LabelledRows, dict of int to (RankedRows or None))
-        For each plan the labelled rows, and those of models, as in `Chunk`.
+    found : list of (Labels, dict of int to (RankedRows or None))
+        For each plan the labels, and the labelled rows of models, as in `Chunk`.
     of_groups, of_clusters : Begins
         The same if clusters are not nested.
     clusters : ndarray of int64, or None
@@ -465,7 +420,7 @@ class BatchScan(NamedTuple):
 
     starts: np.ndarray
     passed: bool
-    found: list[tuple[LabelledRows, dict[int, RankedRows | None]]]
+    found: list[tuple[Labels, dict[int, RankedRows | None]]]
     of_groups: Begins
     of_clusters: Begins
     clusters: np.ndarray | None = None
@@ -546,7 +501,7 @@ def scan_batch(
         }
         of_first = scans[min(scans)] if scans else scan_of(label, None, skip)
         ranked_rows = {model: one.ranked_rows for model, one in scans.items()}
-        found.append((of_first.labelled_rows, ranked_rows))
+        found.append((of_first.labels, ranked_rows))
     first = next(iter(known.values()))
     starts = first.starts
     of_groups = starts[:-1] if whole else np.append(0, starts), first.directions
@@ -591,25 +546,35 @@ def _new_clusters(outer: Keys, every: np.ndarray, changed: Mapping[int, np.ndarr
 
 
 def _cut(
-    labelled: LabelledRows,
+    labels: Labels,
     ranked: Mapping[int, RankedRows | None],
     starts: np.ndarray,
     first: int,
     end: int,
-) -> tuple[LabelledRows, dict[int, RankedRows | None]]:
+) -> tuple[Labels, dict[int, RankedRows | None]]:
     """Select consecutive groups; leave out those of cut clusters."""
-    lo, hi = np.searchsorted(labelled.ranked_groups, [first, end]).tolist()
-    offsets = labelled.offsets[lo : hi + 1]
+    lo, hi = np.searchsorted(labels.indices, [first, end]).tolist()
+    offsets = labels.offsets[lo : hi + 1]
     inside = slice(int(offsets[0]), int(offsets[-1]))
     row, last_row = (int(starts[group] - starts[0]) for group in (first, end))
-    part = LabelledRows(
-        labelled.label[row:last_row],
-        labelled.row[inside] - row,
-        labelled.ranked_groups[lo:hi] - first,
-        offsets - offsets[0],
-    )
+    grade = labels.grade[inside]
     # Labelled rows of all models are equal.
-    same = part.ranked_groups, part.offsets, part.row
+    same = (
+        frozen(labels.indices[lo:hi] - first),
+        frozen(offsets - offsets[0]),
+        frozen(labels.row[inside] - row),
+    )
+    part = Labels(
+        labels.label[row:last_row],
+        frozen(starts[first : end + 1] - starts[first]),
+        labels.skip_empty,
+        *same,
+        grade,
+        labels.rows[lo:hi],
+        labels.positives[lo:hi],
+        float(grade.min(initial=np.inf)),
+        float(grade.max(initial=-np.inf)),
+    )
     ranked_part: dict[int, RankedRows | None] = {}
     for model, one in ranked.items():
         ranked_part[model] = None

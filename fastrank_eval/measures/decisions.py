@@ -388,7 +388,6 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
         In the order of `ConfusionSums.CELLS`.
     """
     scored, labels = ranking.scored, ranking.labels
-    labelled = labels.labelled_rows
     least = least_of(scored.score.dtype, threshold)
     out = np.empty((4, ranking.groups))
     if scored.weight is None:
@@ -396,9 +395,9 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
             scored.score,
             least,
             scored.starts,
-            labelled.ranked_groups,
-            labelled.row,
-            labelled.offsets,
+            labels.indices,
+            labels.row,
+            labels.offsets,
             labels.grade,
             rel,
             out,
@@ -406,7 +405,7 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
     else:
         cells = cells_of(scored.score, least, labels.relevant_rows(rel))
         most = np.empty(int(ranking.retrieved.max(initial=1)))
-        sum_cell_weights(scored.starts, labelled.ranked_groups, cells, scored.weight, most, out)
+        sum_cell_weights(scored.starts, labels.indices, cells, scored.weight, most, out)
     return out
 
 

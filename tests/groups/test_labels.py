@@ -10,7 +10,8 @@ import pytest
 from fastrank_eval import evaluate
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.groups.chunk import ranked_by_counting
-from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
+from fastrank_eval.groups.labels import RankedRows
+from fastrank_eval.groups.scan import find_labels, ranked_in_order
 from fastrank_eval.groups.sort import order_by_score
 
 pytestmark = pytest.mark.kernels
@@ -57,7 +58,7 @@ def in_one_order(ranked_rows: RankedRows) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("sizes", list(SIZES))
 def test_entries_by_counting__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
     score, starts, order, marks = rows_of(SIZES[sizes], kind, levels, share)
-    rows = find_labelled_rows(marks, starts, skip)
+    rows = find_labels(marks, starts, skip)
     wanted = ranked_in_order(frozen(score[order]), starts, rows, order)
     found = ranked_by_counting(score, starts, rows)
     assert np.array_equal(found.ranked_groups, wanted.ranked_groups)
@@ -76,7 +77,7 @@ def test_entries_by_counting__of_scores_that_share_their_upper_bits(share, kind)
     score[rng.random(len(score)) < 0.001] = np.finfo(kind).max
     score = frozen(score)
     starts = np.array([0, 12_000, 12_000, 20_000])
-    rows = find_labelled_rows(frozen((rng.random(20_000) < share).astype(np.uint8)), starts, False)
+    rows = find_labels(frozen((rng.random(20_000) < share).astype(np.uint8)), starts, False)
     order = order_by_score(score, starts)
     wanted = ranked_in_order(frozen(score[order]), starts, rows, order)
     found = ranked_by_counting(score, starts, rows)

@@ -56,12 +56,18 @@ def test_scan__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
     ranked = [g for g, (lo, hi) in enumerate(groups) if not skip or label[lo:hi].any()]
     rows = [[i for i in range(*groups[g]) if label[i]] for g in ranked]
     first = edges[0] if len(edges) else 0
-    labelled = found.labelled_rows
-    assert labelled.ranked_groups.tolist() == ranked
+    labelled = found.labels
+    assert labelled.indices.tolist() == ranked
     assert labelled.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
     marked = (label[first : edges[-1] if len(edges) else 0] != 0).tolist()
     assert (labelled.label != 0).tolist() == marked
     assert labelled.row.tolist() == [i - first for of_group in rows for i in of_group]
+    grades = [label[i] for of_group in rows for i in of_group]
+    assert labelled.grade.tolist() == grades
+    assert labelled.rows.tolist() == [groups[g][1] - groups[g][0] for g in ranked]
+    assert labelled.positives.tolist() == [sum(label[i] >= 1 for i in of) for of in rows]
+    bounds = labelled.min_grade, labelled.max_grade
+    assert bounds == (min(grades, default=np.inf), max(grades, default=-np.inf))
     descends = all((np.diff(score[lo:hi]) <= 0).all() for lo, hi in groups)
     ends = [0, *edges, len(score)]
     all_descend = all((np.diff(score[lo:hi]) <= 0).all() for lo, hi in pairwise(ends))
@@ -83,7 +89,7 @@ def test_scan__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
 def test_scan__of_one_group_of_any_length(rows):
     label, score = frozen(np.ones(rows, np.int8)), frozen(np.zeros(rows, np.float32))
     found = scan(label, score, False, starts=np.array([0, 0, rows, rows]))
-    assert found.labelled_rows.offsets.tolist() == [0, 0, rows, rows]
+    assert found.labels.offsets.tolist() == [0, 0, rows, rows]
     assert found.passed
     assert found.ranked_rows is not None
     assert (found.ranked_rows.size == rows).all()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval import OrderError
-from fastrank_eval.groups.scan import find_labelled_rows, ranked_in_order
+from fastrank_eval.groups.scan import find_labels, ranked_in_order
 from fastrank_eval.groups.sort import (
     encode_few,
     first_rise,
@@ -213,7 +213,7 @@ def test_rises_inside_groups__are_seen_and_the_first_is_found(sizes, scores, kin
     if falling:
         score = score[by_sorted(score, starts)]
     wanted = rises(score, starts)
-    labelled = find_labelled_rows(frozen(np.ones(len(score), np.uint8)), starts, False)
+    labelled = find_labels(frozen(np.ones(len(score), np.uint8)), starts, False)
     assert (ranked_in_order(frozen(score), starts, labelled) is None) == bool(wanted)
     if wanted:
         assert first_rise(score, starts) == wanted[0]
