@@ -150,7 +150,7 @@ _MAX_FREE_BYTES = 128 << 20
 
 
 def _adopt_arrays(adopted: list[dict[Any, np.ndarray]], begin: Event) -> None:
-    """Assign to a new thread the arrays of one that has ended, and wait for others to start.
+    """Take the arrays of a thread that has ended; wait for others to start.
 
     To touch new ones costs 5 ns for each of 10^6 rows.
     """
@@ -213,6 +213,18 @@ def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
             return np.empty(size, dtype)
         array = arrays[key] = np.empty(max(size, 1 << 12), dtype)
     return array[:size]
+
+
+def scratch_table(use: str, lines: int, size: int, dtype: DTypeLike = np.float64) -> np.ndarray:
+    """Return a table of `lines` lines of `size` items or more; see `scratch`."""
+    arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
+    key = use, lines, dtype
+    table = arrays.get(key)
+    if table is None or table.shape[1] < size:
+        table = np.empty((lines, max(size, 1 << 12)), dtype)
+        if table.nbytes <= _MAX_BYTES:
+            arrays[key] = table
+    return table
 
 
 #: Seconds between two reports of the same phase, at least.

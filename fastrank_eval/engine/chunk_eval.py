@@ -66,10 +66,10 @@ def evaluate_chunk(
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
-    positives, most = labels.relevant(1.0), 0
+    positives, most = labels.positives, 0
     for sums, tally, _, slices, clusters in additions:
         if chunk.grouped:
-            most = tally.count(chunk.starts, positives, labels.ranked_groups, slices)
+            most = tally.count(labels.starts, positives, labels.ranked_groups, slices)
             sums.count_clusters(chunk.starts, slices, clusters, chunk.buckets)
         else:
             sums.count_rows(chunk.columns.rows, int(positives.sum()))
@@ -195,7 +195,7 @@ def measure_chunk(
                 ranking = ranking_in_row_order(scored)
             measured = program.measure(ranking, every_row, model, in_slices, group_weights, name)
             counts = ranking.rows, ranking.relevant(1.0)
-            groups = RankedGroups(chunk.starts, *counts, ranking.ranked_groups)
+            groups = RankedGroups(labels.starts, *counts, ranking.ranked_groups)
             if group_values is not None:
                 group_values.put(plan, model, groups, measured)
             models.append((groups, measured))
@@ -364,7 +364,7 @@ def _add_divided_groups(
     labels = find_labels(divided.columns.label, divided.starts, plan.skip_empty_in_slices)
     addition = Addition(sums, tally, plan.units.of_slices, slices, clusters)
     measure_chunk(divided, plan, labels, [addition], None, name_in_slice, in_slices=True)
-    tally.count(divided.starts, labels.relevant(1.0), labels.ranked_groups, slices)
+    tally.count(labels.starts, labels.positives, labels.ranked_groups, slices)
     sums.count_clusters(divided.starts, slices, clusters, divided.buckets)
 
 

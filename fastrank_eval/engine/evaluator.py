@@ -204,7 +204,7 @@ class Evaluator:
         return [self.plan_columns.for_plan(p, rows) for p in self.grouped]
 
     def rows_of(self, job: WorkBatch) -> tuple[pa.RecordBatch, int, bool]:
-        """Return the rows of a job, their first, and whether they hold whole groups."""
+        """Return the rows of a job, their first, and whether groups are whole."""
         batch, first = in_scratch(read_batch(job.batches)), 0
         rows = end = batch.num_rows
         if job.slice is not None:
@@ -217,7 +217,7 @@ class Evaluator:
         return batch.slice(first, end - first), job.first_row + first, begins and ends
 
     def _edge(self, batch: pa.RecordBatch, row: int, end: int) -> int:
-        """Find the first row from `row` on where a cluster, or a group, begins; or the end."""
+        """Find the first row from `row` on where a cluster or a group begins."""
         columns = self.plan_columns.keys[: self.first.roles.outer]
         first, rows = row - 1, _EDGE_ROWS
         # Invalid keys are an error where the rows are read.

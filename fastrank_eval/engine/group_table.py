@@ -152,7 +152,7 @@ class GroupTable:
         indices = slice(None) if groups.ranked is None else groups.ranked
         shared: dict[int, np.ndarray] = {}
         for line, m in enumerate(program.positions):
-            self.values[model, m, indices] = measured.values[line]
+            self.values[model, m, indices] = measured.values[line, : len(groups.rows)]
             of = program.weights_of(line)
             if of >= 0:
                 if of not in shared:

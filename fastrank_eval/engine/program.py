@@ -18,13 +18,13 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import LOG, elementary
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.jit import call_by_address, kernel
-from fastrank_eval._lib.threads import scratch
+from fastrank_eval._lib.threads import scratch, scratch_table
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sort_descending, sort_group_codes
 from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure, of_package
 from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.group_function import GroupFunction
-from fastrank_eval.stats.tally import Measured, Unit
+from fastrank_eval.stats.tally import Measured, RankedGroups, Unit
 
 #: Columns of a line: the least relevant grade, the gains, the gains in descending order, the
 #: discounts, the cutoff, the group weights (-1: none), the line of the terms of the sum, and which
@@ -113,6 +113,7 @@ class Program:
             [[0.0, *(_as_number(policy_of(policies, m, why)) for why in each)]
              for m, each in zip(self.measures, reasons, strict=True)]
         )  # fmt: skip
+        self._most_ranks = max(self._deepest, default=0) if all(self._deepest) else _MANY_RANKS
         self._of_grades: dict[bytes, GradedGains] = {}
         self._uses_scratch = any(f is not None and f.uses_scratch for f in self._functions)
         self._supported = np.inf, -np.inf
@@ -169,15 +170,17 @@ class Program:
         """Return the line of a measure's group weights, -1 if each group weighs 1."""
         return int(self._lines[line, _WEIGHT])
 
-    def terms(self, m: int, measured: Measured) -> tuple[np.ndarray, np.ndarray | None]:
+    def terms(
+        self, m: int, groups: RankedGroups, measured: Measured
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Select the terms of a measure's sum, and the group weights.
 
         `m` is the position of the measure in the plan. Terms are NaN where a group is left out.
         """
-        line = self._lines[self.line_of[m]]
-        left_out = measured.reasons[self.line_of[m]] != 0
-        weights = measured.weights[line[_WEIGHT]] if line[_WEIGHT] >= 0 else None
-        return np.where(left_out, np.nan, measured.values[line[_TERM]]), weights
+        line, count = self._lines[self.line_of[m]], len(groups.rows)
+        left_out = measured.reasons[self.line_of[m], :count] != 0
+        weights = measured.weights[line[_WEIGHT], :count] if line[_WEIGHT] >= 0 else None
+        return np.where(left_out, np.nan, measured.values[line[_TERM], :count]), weights
 
     def unit(self, line: int, empty: str | None) -> Unit:
         """Tell where a measure's numbers are.
@@ -256,7 +259,7 @@ class Program:
         """Return a table that the thread's next call for the same use overwrites."""
         if self._runs_own_code:
             return np.empty((lines, length), dtype)
-        return scratch(f"program: {use}", lines * length, dtype).reshape(lines, length)
+        return scratch_table(use, lines, length, dtype)
 
     def _selected(self, in_slices: bool, of_every_row: bool | None) -> np.ndarray:
         """Mark measures of slices alone, and those that rank every row or do not."""
@@ -286,13 +289,15 @@ class Program:
             lines = [m for m in lines if selected[m]]
             if lines:
                 errors += self._compute(ranking, lines, values, reasons, name)
+        groups, rels = ranking.groups, len(self._rels)
         for m in self._with_ideals:
             if selected[m]:
-                values[m] = self.measures[m].ideals(ranking)
+                values[m, :groups] = self.measures[m].ideals(ranking)
         for w, (kind, _, _, _, column) in enumerate(self._kinds):
             if kind == _COLUMN:
-                weights[w] = columns[column][_all_or(ranking.ranked_groups)]
-        groups, entries, rels = ranking.groups, ranking.entries, len(self._rels)
+                weights[w, :groups] = columns[column][_all_or(ranking.ranked_groups)]
+        entries = ranking.offsets, ranking.above, ranking.size, ranking.grade
+        judged, covering = ranking.judged, ranking.covering
         row_weights = ranking.weights
         of_rows: Sequence[np.ndarray] = (_NO_NUMBERS,) * 4
         if row_weights is not None:
@@ -301,27 +306,28 @@ class Program:
         graded, codes = self._graded(ranking)
         gains = best = _NO_GAINS
         if self._gains:
-            gains = self._room("gains", len(self._gains), len(ranking.grade))
-            best = self._room("best", len(self._bests), len(ranking.grade))
+            many = len(self._gains)
+            room = self._room("gains", many + len(self._bests), len(ranking.grade))
+            gains, best = room[:many], room[many:]
         if graded is None:
             for k, measure in enumerate(self._gain_measures):
-                gains[k] = measure.gains_of(ranking.grade)
+                gains[k, : len(ranking.grade)] = measure.gains_of(ranking.grade)
             graded = GradedGains(np.empty((len(gains), 0)), np.empty((len(gains), 0), np.int64))
         ranks = _NO_RANKS
         if self._uses_scratch:
             ranks = scratch("ranks", int(ranking.rows.max(initial=1)) + 1, np.float64)
-        error = np.zeros(4, np.int64)
+        zeros = np.zeros(260, np.int64)
+        error = zeros[256:]
         _run(
             selected, self._addresses, self._lines, self._numbers, self._policies, self._codes,
             self._rel_table, self._kind_table, self._best_table,
             self._only_relevant, row_weights is not None, ranking.unretrieved_relevant,
-            *map(frozen, (
-                ranking.rows, ranking.retrieved, ranking.block_above, ranking.block_size, *entries,
-                *(ranking.judged or entries), *(ranking.covering or entries),
-            )),
+            ranking.rows, ranking.retrieved, ranking.block_above, ranking.block_size, *entries,
+            *(map(frozen, judged) if judged else entries),
+            *(map(frozen, covering) if covering else entries),
             *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(ranking),
             self._room("counts", 2 * rels, groups, np.int64), gains, best, weights, values, reasons,
-            ranks, np.zeros(256, np.int64), error,
+            ranks, zeros[:256], error,
         )  # fmt: skip
         if error[0]:
             errors.append((int(error[1]), self._error(ranking, error.tolist(), name)))
@@ -362,10 +368,10 @@ class Program:
         name: Callable[[int], str],
     ) -> Iterator[tuple[int, Exception]]:
         """Fill the values of measures in Python, and apply policies; yield errors."""
-        measures = [self.measures[m] for m in lines]
-        type(measures[0]).compute(measures, ranking, [values[m] for m in lines])
+        measures, groups = [self.measures[m] for m in lines], ranking.groups
+        type(measures[0]).compute(measures, ranking, [values[m, :groups] for m in lines])
         for m, measure in zip(lines, measures, strict=True):
-            value, codes = values[m], reasons[m]
+            value, codes = values[m, :groups], reasons[m, :groups]
             codes[:] = 0
             undefined = np.isnan(value)
             if self._only_relevant:
@@ -394,7 +400,9 @@ class Program:
         None if there are many grades. No grade has a number if all are equal.
         """
         codes = _NO_CODES
-        if not self._gains or not len(ranking.grade):
+        if not self._gains:
+            return _NO_GRADES, codes
+        if not len(ranking.grade):
             return GradedGains(np.empty((len(self._gains), 1)), _NO_ORDER), codes
         if ranking.min_grade == ranking.max_grade:
             grades = ranking.grade[:1]
@@ -415,7 +423,7 @@ class Program:
 
     def _discount_tables(self, ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
         """Return the discounts of all ranks that lists have, and their sums."""
-        ranks = max(self._deepest, default=0) if all(self._deepest) else _MANY_RANKS
+        ranks = self._most_ranks
         if ranks > _FEW_RANKS:
             ranks = min(ranks, int(ranking.rows.max(initial=0)) + 1)
         longer = 1 << (ranks - 1).bit_length() if ranks > _FEW_RANKS else _FEW_RANKS
@@ -447,6 +455,7 @@ def _discounts(kinds: tuple[tuple[str, float], ...], ranks: int) -> tuple[np.nda
 _NO_GAINS, _NO_RANKS = np.empty((0, 0)), np.empty(0)
 _NO_CODES = frozen(np.empty(0, np.uint8))
 _NO_ORDER = np.empty((0, 0), np.int64)
+_NO_GRADES = GradedGains(np.empty((0, 1)), _NO_ORDER)
 
 
 def _function_of(measure: Measure) -> GroupFunction | None:
@@ -650,7 +659,7 @@ def _sort_gains(  # type: ignore[no-untyped-def]
         sort_group_codes(offsets, codes, graded[k], descending[k], room[: graded.shape[1]], best)
         return
     if graded.shape[1] == 1 and not unretrieved:
-        for e in range(gain.shape[0]):
+        for e in range(offsets[retrieved.shape[0]]):
             best[e] = gain[e]
         return
     for g in range(retrieved.shape[0]):
@@ -673,7 +682,7 @@ def _weigh(  # type: ignore[no-untyped-def]
     """Compute the weight of each group."""
     by_class = kind[2] != 0
     rel = rels[kind[1]]
-    for g in range(out.shape[0]):
+    for g in range(retrieved.shape[0]):
         hits = counts[rels.shape[0] + kind[1], g]
         positive = np.float64(hits if by_class else counts[kind[1], g])
         negative = np.float64(retrieved[g] - hits)

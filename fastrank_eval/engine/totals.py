@@ -364,7 +364,7 @@ class Sums:
         for m in measures:
             measure = plan.measures[m]
             is_sum = measure.aggregate == "sum"
-            terms = [plan.program.terms(m, measured) for _, measured in models]
+            terms = [plan.program.terms(m, *of_model) for of_model in models]
             for model, (values, weights) in enumerate(terms):
                 if clusters is not None and not self.means[model].add_nested(
                     m, values, weights, clusters, slices, is_sum=is_sum

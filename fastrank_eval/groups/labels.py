@@ -1,4 +1,4 @@
-"""Define the labelled rows of whole groups: of a chunk, and ranked by a score."""
+"""Define the labelled rows of whole groups, as they are and ranked."""
 
 from __future__ import annotations
 

@@ -152,6 +152,8 @@ class RowWeights:
 class Ranking(Cached):
     """Labelled rows of a chunk under one model and one tie policy.
 
+    Arrays are read-only.
+
     Parameters
     ----------
     scored : Scored
@@ -235,12 +237,15 @@ class Ranking(Cached):
         return self.cached(("relevant", rel), count)
 
 
+_NO_ROWS = frozen(np.empty(0, np.int64))
+
+
 def ranking_in_row_order(scored: Scored) -> Ranking:
     """Make a ranking without ranks, for measures that need none.
 
     Every row has a score and none a weight. Labelled rows stand in order of their rows.
     """
-    labels, empty = scored.labels, np.empty(0, np.int64)
+    labels = scored.labels
     return Ranking(
         scored,
         labels,
@@ -249,10 +254,7 @@ def ranking_in_row_order(scored: Scored) -> Ranking:
         labels.rows,
         labels.rows,
         labels.grade,
-        empty,
-        empty,
-        empty,
-        empty,
+        *(_NO_ROWS,) * 4,
         None,
         labels.max_grade,
         labels.min_grade,
@@ -301,10 +303,10 @@ def rank(
     labelled_count, group_count = len(ranked_rows.row), len(ranked_rows.ranked_groups)
     rows = retrieved = labels.rows
     if scored.scored_rows is not None:
-        rows = np.diff(scored.chunk.starts)
+        rows = frozen(np.diff(scored.chunk.starts))
     grade = labels.grade
     if not (labels.all_grades_equal or (in_order and order is None)):
-        grade = labels.label[ranked_rows.row].astype(np.float64)
+        grade = frozen(labels.label[ranked_rows.row].astype(np.float64))
 
     weights = None
     if weight is not None:
@@ -339,6 +341,7 @@ def rank(
         if not blocks_descend(offsets, block_above, grade, labelled_weights):
             grade = grade.copy()  # `labels` may have it too
             sort_blocks(offsets, block_above, grade, labelled_weights)
+            frozen(grade)
         if ties != "expected":
             above, size = np.empty(labelled_count, np.int64), np.ones(labelled_count, np.int64)
             worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
@@ -346,6 +349,8 @@ def rank(
                 above, grade = above[worst_order], grade[worst_order]
                 if weights is not None:
                     weights.labelled = weights.labelled[worst_order]
+    for array in (grade, above, size):
+        array.flags.writeable = False
     ranking = Ranking(
         scored,
         labels,
@@ -391,7 +396,7 @@ def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np
     )
 
     def append(values: np.ndarray, added: np.ndarray) -> np.ndarray:
-        return np.concatenate([values, added])[merge]
+        return frozen(np.concatenate([values, added])[merge])
 
     end, one = ranking.retrieved[group], np.ones(len(group), np.int64)
     ranking.above = append(ranking.above, end)
@@ -409,4 +414,4 @@ def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np
         weights.zeros_tied = append(weights.zeros_tied, none)
     added = np.cumsum(np.bincount(group, minlength=len(counts)))
     ranking.unretrieved_relevant = True
-    ranking.offsets = ranking.offsets + np.concatenate([[0], added])
+    ranking.offsets = frozen(ranking.offsets + np.concatenate([[0], added]))

@@ -85,7 +85,7 @@ def _loop_of(value: Callable[..., Any], why: Callable[..., Any]) -> Callable[...
             above, size, block_above, block_size, grade, gain, best, weight, zeros_above, zeros_tied
         )
         options = Options(cutoff, rel, parameters, weighted, discount, summed, scratch)
-        for g in range(out.shape[0]):
+        for g in range(all_rows.shape[0]):
             group = Group(
                 offsets[g], offsets[g + 1], all_rows[g], retrieved[g], relevant[g], hits[g],
                 zeros[g] if weighted else 0.0, out[g],

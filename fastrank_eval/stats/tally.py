@@ -14,7 +14,7 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval._lib.threads import scratch
+from fastrank_eval._lib.threads import scratch, scratch_table
 from fastrank_eval.stats.exact import (
     _DIGITS,
     _LARGEST,
@@ -69,6 +69,7 @@ _NEITHER = 5
 _MIN_OF_SLICE = 16
 # The digit that 1 is in, its bit, and the digits of a sum of n^4.
 _ONE, _BIT, _SIZE_DIGITS = 2 * UNIT // 32, 2 * UNIT % 32, 7
+_NO_ORDER = np.empty((3, 0), np.int64)
 #: Digits from 2**-612 to 2**284 hold the sums of most numbers.
 _LOWEST, _WIDTH = 48, 28
 #: Additions to a digit before digits are carried; see `ExactSums`.
@@ -157,11 +158,11 @@ class Measured(NamedTuple):
 
     Parameters
     ----------
-    values : ndarray of float64, shape (measures or more, groups)
+    values : ndarray of float64, shape (measures or more, groups or more)
         Values after the policies, NaN where undefined; then other terms of sums.
-    reasons : ndarray of uint8, shape (measures, groups)
+    reasons : ndarray of uint8, shape (measures, groups or more)
         Why a group is left out, as a number; 0 if it is used.
-    weights : ndarray of float64, shape (kinds of group weights, groups)
+    weights : ndarray of float64, shape (kinds of group weights, groups or more)
     """
 
     values: np.ndarray
@@ -174,10 +175,10 @@ class RankedGroups(NamedTuple):
 
     Parameters
     ----------
-    starts : ndarray of int64, shape (groups + 1,)
+    starts : ndarray of int64, shape (groups + 1,), read-only
         First row of each group of the chunk, then the number of rows.
-    rows, positives : ndarray of int64, shape (ranked groups,)
-    ranked : ndarray of int64, or None
+    rows, positives : ndarray of int64, shape (ranked groups,), read-only
+    ranked : ndarray of int64, read-only, or None
         Indices of the ranked groups, ascending; None: all. The labels of the others are all 0.
     """
 
@@ -189,9 +190,9 @@ class RankedGroups(NamedTuple):
     def spread(self, values: np.ndarray, empty: float) -> np.ndarray:
         """Spread values of ranked groups over all groups; others get `empty`."""
         if self.ranked is None:
-            return values
+            return values[: len(self.rows)]
         of_all = np.full(len(self.starts) - 1, empty, values.dtype)
-        of_all[self.ranked] = values
+        of_all[self.ranked] = values[: len(self.rows)]
         return of_all
 
     def spread_all(
@@ -210,10 +211,11 @@ class RankedGroups(NamedTuple):
             if unit.empty:
                 values[unit.term] = np.nan
         for table, of_ranked in zip((values, reasons, weights), measured, strict=True):
-            table[:, self.ranked] = of_ranked
+            table[:, self.ranked] = of_ranked[:, : len(self.rows)]
         rows = np.diff(self.starts)
         rows[self.ranked] = self.rows
-        all_ranked = RankedGroups(self.starts, rows, self.spread(self.positives, 0), None)
+        positives = self.spread(self.positives, 0)
+        all_ranked = RankedGroups(self.starts, frozen(rows), frozen(positives), None)
         return all_ranked, Measured(values, reasons, weights)
 
 
@@ -245,6 +247,7 @@ class Tally:
         self._dropped = np.zeros((len(self._owners), 1, 1), np.int64)
         self._by_slice = np.empty((8, 2), np.int64)
         self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(6, np.int64)
+        self._room = np.empty((2, BLOCK))
         self._added = 0
 
     def add(
@@ -267,23 +270,23 @@ class Tally:
         measured : Measured
         base : Measured, optional
             Of the baseline, which ranks the same groups; for units of pairs.
-        slices : ndarray of int64, shape (groups,), or (0,)
+        slices : ndarray of int64, shape (groups,), or (0,), read-only
             The slice of each group of the chunk; an empty array stands for the first slice.
         """
-        number, start = measured.reasons.shape[1], 0
-        count, ranked = len(groups.starts) - 1, groups.ranked
+        starts, rows, positives, ranked = groups
+        number, count, start = len(rows), len(starts) - 1, 0
         if self._added + count > _ADDITIONS:
             self._carry()
-        # Of one type: the kernel is compiled once.
-        listed = groups.starts if ranked is None else ranked
-        arrays = _views(groups.rows, groups.positives, groups.starts, listed, slices)
-        order = scratch("tally: order", 3 * number).reshape(3, number)
+        order = _NO_ORDER
+        if base is not None or len(slices):
+            order = scratch_table("tally: order", 3, number, np.int64)
         numbers = scratch("tally: numbers", 7 * number, np.float64).reshape(7, number)
-        room = scratch("tally: room", 2 * BLOCK, np.float64).reshape(2, BLOCK)
+        bits = numbers.view(np.int64)
         while start != _DONE:
             start = _add_groups(
-                lines, _ALL_FACTORS, *measured, *(base or measured), *arrays, order, numbers,
-                numbers.view(np.int64), room, self._by_slice, self._counts,
+                lines, _ALL_FACTORS, *measured, *(base or measured), rows, positives, starts,
+                starts if ranked is None else ranked, slices, order, numbers, bits,
+                self._room, self._by_slice, self._counts,
                 self._pair_counts, self._columns, self._dropped, self._lowest, self._digits,
                 self._exponents, self._limits, start,
             )  # fmt: skip
@@ -309,15 +312,15 @@ class Tally:
 
         Parameters
         ----------
-        starts : ndarray of int64, shape (groups + 1,)
-        positives : ndarray of int64, shape (listed groups,)
+        starts : ndarray of int64, shape (groups + 1,), read-only
+        positives : ndarray of int64, shape (listed groups,), read-only
             Positives of the groups that may have some.
-        listed : ndarray of int64, shape (listed groups,), or None
+        listed : ndarray of int64, shape (listed groups,), read-only, or None
             These groups; None: all.
         slices : ndarray of int64, shape (groups,), or (0,)
             As in `add`.
         """
-        arrays = _views(starts, positives, starts if listed is None else listed, slices)
+        arrays = starts, positives, starts if listed is None else listed, slices
         most: int = _count_groups(*arrays, self._sizes[0])
         if most < 0:
             self._ensure_slices(-most)
@@ -458,7 +461,9 @@ def add_groups(
     unit = Unit(m, 0, 0, 0 if weighted else -1, 0, True)
     units = Units([unit], len(states), None if pair is None else 0, nested)
     tally = Tally(units, units.all)
-    groups = RankedGroups(np.arange(len(rows) + 1), rows, positives, None)
+    # Of one type: the kernel is compiled once.
+    starts = frozen(np.arange(len(rows) + 1))
+    groups = RankedGroups(starts, frozen(rows.view()), frozen(positives.view()), None)
     measured = []
     for value, weight in zip(values, weights, strict=True):
         of_weights = np.empty((0, len(rows))) if weight is None else np.array([weight], np.float64)
@@ -466,15 +471,10 @@ def add_groups(
             Measured(value[np.newaxis].copy(), np.isnan([value]).view(np.uint8), of_weights)
         )
     for lines, each in zip(units.all, measured, strict=True):
-        if tally.add(lines, groups, each, measured[0], slices) is not None:
+        if tally.add(lines, groups, each, measured[0], frozen(slices.view())) is not None:
             return False
     tally.add_to(None, SliceCounts(3), states, {} if pair is None else {1: pair}, ())
     return True
-
-
-def _views(*arrays: np.ndarray) -> list[np.ndarray]:
-    """View arrays as read-only ones."""
-    return [frozen(array.view()) for array in arrays]
 
 
 def _longer(array: np.ndarray, slices: int) -> np.ndarray:
@@ -552,7 +552,7 @@ def _add_groups(  # type: ignore[no-untyped-def]
     if most >= counts.shape[1]:
         limits[0] = most + 1
         return _MORE_SLICES
-    number = reasons.shape[1]
+    number = rows.shape[0]
     present = _sort_groups(number, starts, ranked, slices, most + 1, order, by_slice)
     sliced = slices.shape[0] > 0
     absent = number < starts.shape[0] - 1
