@@ -171,7 +171,7 @@ class GroupTable:
         return self.take(np.lexsort(columns[::-1]))
 
     def ranks(self, names: Sequence[str] = ()) -> list[np.ndarray]:
-        """Rank the keys of the groups, column by column, by default of all columns."""
+        """Rank the keys of the groups, by default of all columns."""
         keys = dict(zip(self.roles.keys, self.keys, strict=True))
         return [value_ranks(decode_array(keys[name])) for name in names or keys]
 
