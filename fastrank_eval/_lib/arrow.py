@@ -126,7 +126,9 @@ def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:
     rows, start = len(column), column.offset * dtype.itemsize
     if not rows:
         return frozen(np.empty(0, dtype))
-    return frozen(np.frombuffer(column.buffers()[1], dtype, rows, start))
+    values = np.frombuffer(column.buffers()[1], dtype, rows, start)
+    values.flags.writeable = False
+    return values
 
 
 def floats_or_nan(column: pa.ChunkedArray) -> np.ndarray:

@@ -62,7 +62,8 @@ def evaluate_chunk(
     if plan.buckets and keys is not None:
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = chunk.labels or find_labels(chunk.columns.label, chunk.starts, plan.skip_empty)
-    values = GroupTable.empty(np.diff(chunk.starts), plan) if plan.per_group else None
+    starts = labels.starts
+    values = GroupTable.empty(starts[1:] - starts[:-1], plan) if plan.per_group else None
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
@@ -75,13 +76,15 @@ def evaluate_chunk(
             sums.count_rows(chunk.columns.rows, int(positives.sum()))
     if additions[0].sums is not totals.overall and any(map(len, units.others)):
         additions.append(Addition(totals.overall, totals.tally(0), units.others))
-    measure_chunk(chunk, plan, labels, additions, totals.overall_states, name, group_values=values)
+    states = totals.overall_states if plan.pooled_states else None
+    measure_chunk(chunk, plan, labels, additions, states, name, group_values=values)
     if values is not None:
         values.positives = labels.relevant_of_each(1.0)
         values.first_rows = chunk.columns.first_rows(chunk.starts)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys, most)
-    totals.overall.count_negatives(labels.negatives)
+    if labels.min_grade < 0:
+        totals.overall.count_negatives(labels.negatives)
     totals.soft += labels.soft
     if codes:
         _add_slices(chunk, plan, totals, labels, codes, name)
@@ -173,16 +176,17 @@ def measure_chunk(
         Receives the values of each group, if the plan keeps them.
     """
     columns = chunk.columns
-    group_weights = constant_columns(chunk, plan, name)
+    roles = plan.roles
+    group_weights = constant_columns(chunk, plan, name) if roles.group_weights else {}
     subtopic_rows = None
     if columns.subtopics is not None:
         subtopic_rows = SubtopicRows.of(columns.subtopics, chunk.starts, columns.item)
-    fields = plan.field_codes(columns.named_columns)
+    fields = plan.field_codes(columns.named_columns) if roles.fields else {}
     program = plan.program
     models: list[tuple[RankedGroups, Measured]] = []
     rows: list[Scored] = []
-    for model, score in enumerate(plan.roles.scores):
-        scored = Scored.of(chunk, model, labels, fields, plan.roles)
+    for model, score in enumerate(roles.scores):
+        scored = Scored.of(chunk, model, labels, fields, roles)
         if plan.ranks or plan.presorted:
             ranked_rows = scored.ranked_rows(plan.presorted, score)
         if program.measures:
@@ -200,7 +204,7 @@ def measure_chunk(
                 group_values.put(plan, model, groups, measured)
             models.append((groups, measured))
         rows.append(scored)
-    if pooled_states is not None and plan.pooled_states:
+    if pooled_states is not None:
         if chunk.clusters is not None:
             whole, of_whole = chunk.of_clusters(labels)
             indices = range(len(plan.roles.scores))
@@ -220,7 +224,7 @@ def _add(
     units = plan.units
     # Clusters and buckets have all groups. A model that leaves rows unscored ranks every group.
     of_all = buckets is not None or additions[0].clusters is not None
-    if of_all or any(groups.ranked is not models[0][0].ranked for groups, _ in models):
+    if of_all or any(groups.ranked is not models[0][0].ranked for groups, _ in models[1:]):
         models = [groups.spread_all(measured, units.measures) for groups, measured in models]
     base = None if plan.baseline is None else models[plan.baseline][1]
     for sums, tally, lines, slices, clusters in additions:
@@ -252,13 +256,14 @@ class ThreadTotals:
 
     def get(self) -> Totals:
         """Return the totals of the calling thread."""
-        totals = getattr(self._own, "totals", None)
-        if totals is None:
+        own = self._own.__dict__
+        if "totals" not in own:
             with self._lock:
                 shared = self._totals[0].pooled_states if self._totals else None
-                totals = self._own.totals = Totals(self.plan, shared)
-                self._totals.append(totals)
-        return cast(Totals, totals)
+                own["totals"] = Totals(self.plan, shared)
+                self._totals.append(own["totals"])
+        totals: Totals = own["totals"]
+        return totals
 
     def merge(self) -> Totals:
         """Sum the totals of all threads, which add no more."""

@@ -453,7 +453,7 @@ def evaluate_stream(
 
         columns = evaluator.for_plans(rows)
         batch_scan = evaluator.scan(rows.keys, columns, whole or alone)
-        starts = batch_scan.starts
+        starts, clusters = batch_scan.starts, batch_scan.clusters
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, first_row)
         runs = [
@@ -471,8 +471,8 @@ def evaluate_stream(
                 return keys_at(rows.keys, starts[:-1][groups])
 
             chunks = [
-                Chunk(of_plan.slice(lo, hi), starts - lo, True, *found, batch_scan.clusters)
-                for of_plan, found in zip(columns, batch_scan.found, strict=True)
+                Chunk(of_plan.slice(lo, hi), labels.starts, True, labels, ranked_rows, clusters)
+                for of_plan, (labels, ranked_rows) in zip(columns, batch_scan.found, strict=True)
             ]
             try:
                 inside = evaluator.evaluate(chunks, keys)

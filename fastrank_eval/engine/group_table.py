@@ -156,7 +156,8 @@ class GroupTable:
             of = program.weights_of(line)
             if of >= 0:
                 if of not in shared:
-                    shared[of] = groups.spread(measured.weights[of], 0.0).copy()
+                    weights = groups.spread(measured.weights[of], 0.0)
+                    shared[of] = weights.copy() if groups.ranked is None else weights
                 self.weights[model, m] = shared[of]
 
     def __len__(self) -> int:

@@ -233,20 +233,15 @@ class Scored:
             For the type of the score column.
         """
         columns = chunk.columns
-        missing = columns.unretrieved[model]
+        _, weight, subtopics, unjudged, *arrays = columns.arrays
+        score, missing = arrays[model], arrays[columns.models + model]
         rows = cls(
-            chunk,
-            columns.scores[model],
-            columns.weight,
-            columns.item,
-            chunk.starts,
-            labels,
-            unjudged=columns.unjudged,
-            subtopics=columns.subtopics,
-            fields=fields,
-            epsilon=roles.epsilons[model] if roles and roles.epsilons else None,
-            integers=roles.integers[model] if roles and roles.integers else "",
-            known_ranked=(chunk.ranked_rows[model],) if model in chunk.ranked_rows else (),
+            *(chunk, score, weight, columns.item, labels.starts, labels, None, None),
+            *(unjudged, subtopics, fields),
+            roles.epsilons[model] if roles and roles.epsilons else None,
+            roles.integers[model] if roles and roles.integers else "",
+            (chunk.ranked_rows[model],) if model in chunk.ranked_rows else (),
+            None,
         )
         if missing is None or not missing.any():
             return rows

@@ -300,12 +300,12 @@ def rank(
         ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labels, order))
     ranked_rows = cast(RankedRows, ranked_rows)
     offsets, block_above, block_size = ranked_rows.offsets, ranked_rows.above, ranked_rows.size
-    labelled_count, group_count = len(ranked_rows.row), len(ranked_rows.ranked_groups)
+    one_grade = labels.all_grades_equal
     rows = retrieved = labels.rows
     if scored.scored_rows is not None:
         rows = frozen(np.diff(scored.chunk.starts))
     grade = labels.grade
-    if not (labels.all_grades_equal or (in_order and order is None)):
+    if not (one_grade or (in_order and order is None)):
         grade = frozen(labels.label[ranked_rows.row].astype(np.float64))
 
     weights = None
@@ -315,9 +315,9 @@ def rank(
             weight, marks = frozen(weight[order]), frozen(marks[order])
         weights = RowWeights(
             weight[ranked_rows.place],
-            np.empty(labelled_count),
-            np.empty(labelled_count),
-            np.empty(group_count),
+            np.empty(len(grade)),
+            np.empty(len(grade)),
+            np.empty(len(rows)),
         )
         sum_weights_of_negatives(
             starts,
@@ -333,17 +333,15 @@ def rank(
 
     above, size = block_above, block_size
     if ties in ("input", "item"):
-        above, size = ranked_rows.positions(starts), np.ones(labelled_count, np.int64)
-    elif labelled_count and (
-        weights is not None or ties != "expected" or not labels.all_grades_equal
-    ):
+        above, size = ranked_rows.positions(starts), np.ones(len(grade), np.int64)
+    elif (weights is not None or ties != "expected" or not one_grade) and len(grade):
         labelled_weights = weights.labelled if weights is not None else np.empty(0)
         if not blocks_descend(offsets, block_above, grade, labelled_weights):
             grade = grade.copy()  # `labels` may have it too
             sort_blocks(offsets, block_above, grade, labelled_weights)
             frozen(grade)
         if ties != "expected":
-            above, size = np.empty(labelled_count, np.int64), np.ones(labelled_count, np.int64)
+            above, size = np.empty(len(grade), np.int64), np.ones(len(grade), np.int64)
             worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
             if worst_order is not None:
                 above, grade = above[worst_order], grade[worst_order]
@@ -366,6 +364,7 @@ def rank(
         weights,
         labels.max_grade,
         labels.min_grade,
+        *(False, None, None, None),
     )
     if scored.unretrieved_relevant is not None and len(scored.unretrieved_relevant):
         _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)

@@ -474,38 +474,35 @@ def scan_batch(
     # By identity, because plans share arrays.
     known: dict[tuple[int, int, bool], Scan] = {}
     unsorted: set[int] = set()
-
-    def scan_of(label: np.ndarray, score: np.ndarray | None, skip: bool) -> Scan:
-        nonlocal edges
-        # No call of itself: all that such a function has found stays until garbage is collected.
-        if id(score) in unsorted:
-            score = None
-        at = id(label), id(score), skip
-        if at in known:
-            return known[at]
-        # To compare sorted scores again takes less time than to fetch those beside labelled rows.
-        one = known[at] = scan(label, score, skip, **edges)
-        if len(known) == 1:
-            edges = {"starts": one.starts}
-        if score is not None and one.ranked_rows is None:
-            unsorted.add(id(score))
-        return one
-
-    found = []
+    found: list[tuple[Labels, dict[int, RankedRows | None]]] = []
+    passed = True
     for of_plan, (skip, scored) in zip(columns, views, strict=True):
         label, missing = of_plan.label, of_plan.unretrieved
-        scans = {
-            model: scan_of(label, score, skip)
-            for model, score in enumerate(of_plan.scores if scored else ())
-            if missing[model] is None
-        }
-        of_first = scans[min(scans)] if scans else scan_of(label, None, skip)
-        ranked_rows = {model: one.ranked_rows for model, one in scans.items()}
-        found.append((of_first.labels, ranked_rows))
-    first = next(iter(known.values()))
+        scores = of_plan.scores if scored else ()
+        models = [model for model in range(len(scores)) if missing[model] is None]
+        labels: Labels | None = None
+        ranked_rows: dict[int, RankedRows | None] = {}
+        for model in models or [-1]:
+            score = scores[model] if models else None
+            if id(score) in unsorted:
+                score = None
+            at = id(label), id(score), skip
+            if at not in known:
+                # To compare sorted scores again takes less time than to fetch those beside
+                # labelled rows.
+                known[at] = scan(label, score, skip, **edges)
+                passed &= known[at].passed
+            one = known[at]
+            if not found and labels is None:
+                first, edges = one, {"starts": one.starts}
+            if score is not None and one.ranked_rows is None:
+                unsorted.add(id(score))
+            if models:
+                ranked_rows[model] = one.ranked_rows
+            labels = labels or one.labels
+        found.append((cast(Labels, labels), ranked_rows))
     starts = first.starts
     of_groups = starts[:-1] if whole else np.append(0, starts), first.directions
-    passed = all(one.passed for one in known.values())
     if not outer:
         return BatchScan(starts, passed, found, of_groups, of_groups)
     every = of_groups[0][1:]

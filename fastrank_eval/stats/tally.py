@@ -191,7 +191,8 @@ class RankedGroups(NamedTuple):
         """Spread values of ranked groups over all groups; others get `empty`."""
         if self.ranked is None:
             return values[: len(self.rows)]
-        of_all = np.full(len(self.starts) - 1, empty, values.dtype)
+        of_all = np.empty(len(self.starts) - 1, values.dtype)
+        of_all[:] = empty
         of_all[self.ranked] = values[: len(self.rows)]
         return of_all
 
