@@ -542,11 +542,11 @@ def _over_groups(
     negatives = sums.negatives() if is_overall else 0
 
     def values(model: int, m: int, moments: Iterable[Moments]) -> Iterator[_Found]:
-        means, measure = sums.means[model], plan.measures[m]
+        dropped, measure = sums.means[model].dropped_of(m, rows), plan.measures[m]
         details: dict[str, float] = {}
         if negatives and measure.ignores_negative():
             details = {"rows of negative grade": negatives}
-        for index, each in zip(indices, moments, strict=True):
+        for each, left_out in zip(moments, dropped, strict=True):
             value, error = each.value, each.uncertainty
             if measure.aggregate == "sum" and value == math.inf:
                 raise MeasureError(
@@ -556,8 +556,7 @@ def _over_groups(
             if measure.aggregate == "geometric mean":
                 value, error = exp(value), exponential_interval(error, value)
             counted = {CLUSTERS: each.groups, **details} if has_clusters else details
-            dropped = means.dropped(m, index)
-            yield _Found(value, error, *each.coverage, dropped, counted, each.weight)
+            yield _Found(value, error, *each.coverage, left_out, counted, each.weight)
 
     return {at: values(*at, each) for at, each in zip(positions, found, strict=True)}
 

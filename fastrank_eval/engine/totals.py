@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
@@ -53,7 +53,7 @@ from fastrank_eval.stats.buckets import (
     slice_of_rows,
 )
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
@@ -82,8 +82,10 @@ ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
 
 # Counters of a slice. Rows of negative grade are counted for all rows only.
 _GROUPS, _ROWS, _POSITIVES, _NEGATIVES, _CLUSTERS = range(5)
-# The sums of n^2 and n^4 over the rows n of groups: products of the terms n and n^2.
-_SIZES = ((0, 0), (1, 1))
+# Parts of `Sums`: these counts, and sums of n^2 and n^4 over the rows n of groups: products of n$
+# and n^2.
+_COUNTS, _SIZES = ("", "counts"), ("", "sizes")
+_SIZE_TERMS = ((0, 0), (1, 1))
 
 
 class PooledStates:
@@ -276,8 +278,11 @@ class PooledStates:
         return states
 
 
-class Sums:
+class Sums(States):
     """Sums over groups, of all rows or of each slice of a slicing.
+
+    Parts have the score column and the name of the state in a file. The column is empty for counts,
+    and for rows of groups by bucket.
 
     Parameters
     ----------
@@ -286,28 +291,48 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._counts = SliceCounts(5 if plan.roles.nested else 4)
-        self._sizes = ExactSums(_SIZES)
-        size = len(plan.measures), plan.roles.nested
-        self.pairs = {model: PairedState(*size) for model in plan.candidates}
-        #: By score column, and the rows of groups under an empty name.
-        self.buckets = {
-            name: BucketSums(len(plan.measures) if name else 1)
-            for name in ((*plan.roles.scores, "") if plan.buckets else ())
+        scores, size = plan.roles.scores, (len(plan.measures), plan.roles.nested)
+        self.parts = {
+            _COUNTS: SliceCounts.zeros(5 if plan.roles.nested else 4),
+            _SIZES: ExactSums(_SIZE_TERMS),
+            **{(score, GROUPS): MeanState(*size) for score in scores},
+            **{(scores[model], PAIRS): PairedState(*size) for model in plan.candidates},
         }
+        if plan.buckets:
+            names = (*scores, "")
+            self.parts |= {(name, BY_BUCKET): BucketSums(size[0] if name else 1) for name in names}
         #: Whether buckets are the clusters.
         self.uses_buckets = False
 
-    @cached_property
+    @property
     def means(self) -> list[MeanState]:
         """The sums of measures of groups, for each model."""
-        plan = self._plan
-        return [MeanState(len(plan.measures), plan.roles.nested) for _ in plan.roles.scores]
+        return [cast(MeanState, self.parts[score, GROUPS]) for score in self._plan.roles.scores]
+
+    @property
+    def pairs(self) -> dict[int, PairedState]:
+        """The sums of each model that is compared with the baseline."""
+        plan, scores = self._plan, self._plan.roles.scores
+        return {m: cast(PairedState, self.parts[scores[m], PAIRS]) for m in plan.candidates}
+
+    @property
+    def counts(self) -> SliceCounts:
+        """Counts of groups and rows."""
+        return cast(SliceCounts, self.parts[_COUNTS])
+
+    @property
+    def sizes(self) -> ExactSums:
+        """The sums of powers of the rows of groups."""
+        return cast(ExactSums, self.parts[_SIZES])
+
+    def buckets(self, name: str) -> BucketSums:
+        """Return the sums by bucket of a score column, or rows of groups."""
+        return cast(BucketSums, self.parts[name, BY_BUCKET])
 
     def count_rows(self, rows: np.ndarray | int, positives: np.ndarray | int) -> None:
         """Count rows and positives without groups, by slice or of all rows."""
-        self._counts.add(_ROWS, rows)
-        self._counts.add(_POSITIVES, positives)
+        self.counts.add(_ROWS, rows)
+        self.counts.add(_POSITIVES, positives)
 
     def count_clusters(
         self,
@@ -330,16 +355,16 @@ class Sums:
             As in `Chunk`.
         """
         if buckets is not None:
-            self.buckets[""].add(0, np.diff(starts), None, rows_of_buckets(buckets, slices))
+            self.buckets("").add(0, np.diff(starts), None, rows_of_buckets(buckets, slices))
         if clusters is not None:
             rows = clusters.count(np.diff(starts))
             every = np.ones(len(rows), np.bool_)
-            self._counts.add(_CLUSTERS, clusters.by_slice(every))
-            self._sizes.add(np.stack([rows, np.square(rows)]), clusters.slices)
+            self.counts.add(_CLUSTERS, clusters.by_slice(every))
+            self.sizes.add(np.stack([rows, np.square(rows)]), clusters.slices)
 
     def count_negatives(self, rows: int) -> None:
         """Count rows of negative grade, of all rows."""
-        self._counts.add(_NEGATIVES, rows)
+        self.counts.add(_NEGATIVES, rows)
 
     def add(
         self,
@@ -372,7 +397,7 @@ class Sums:
                     raise too_large(measure)
                 if buckets is not None and has_buckets(measure):
                     rows = rows_of_buckets(buckets, slices)
-                    self.buckets[plan.roles.scores[model]].add(m, values, weights, rows)
+                    self.buckets(plan.roles.scores[model]).add(m, values, weights, rows)
             if clusters is not None and measure.in_slices:
                 for model in plan.candidates:
                     sides = terms[cast(int, plan.baseline)], terms[model]
@@ -382,122 +407,81 @@ class Sums:
     def absorb(self, tally: Tally) -> None:
         """Add the sums of a tally, whose memory they may take over."""
         nested = self._plan.roles.nested
-        sizes = None if nested else self._sizes
-        tally.add_to(sizes, self._counts, self.means, self.pairs, self._plan.program.reasons)
-
-    def take(self, slice_indices: np.ndarray) -> Self:
-        """Select the sums of some slices, in this order; zeros for -1."""
-        sums = type(self)(self._plan)
-        sums._counts = self._counts.take(slice_indices)
-        sums._sizes = self._sizes.take(slice_indices)
-        sums.means = [state.take(slice_indices) for state in self.means]
-        sums.pairs = {model: pair.take(slice_indices) for model, pair in self.pairs.items()}
-        sums.buckets = {name: state.take(slice_indices) for name, state in self.buckets.items()}
-        return sums
+        sizes = None if nested else self.sizes
+        tally.add_to(sizes, self.counts, self.means, self.pairs, self._plan.program.reasons)
 
     def to_arrays(self, where: Rows) -> StateArrays:
         """Write the sums of all slices that there is memory for; see `take`."""
-        scores = self._plan.roles.scores
         shown = 5 if self._plan.roles.nested else 4 if self.negatives() else 3
-        counts = self._counts.table[:, :shown]
-        sizes = self._sizes.to_arrays("sizes", len(counts))
-        return {
-            (where, "", TOTALS): {"counts": counts, **sizes},
-            **{(where, scores[m], GROUPS): mean.to_arrays() for m, mean in enumerate(self.means)},
-            **{(where, scores[m], PAIRS): pair.to_arrays() for m, pair in self.pairs.items()},
-            **{
-                (where, name, BY_BUCKET): state.to_arrays(len(counts))
-                for name, state in self.buckets.items()
-            },
-        }
+        counts = self.counts.tables[0, :, :shown]
+        sizes = self.sizes.to_arrays("sizes", len(counts))
+        arrays = {(where, "", TOTALS): {"counts": counts, **sizes}}
+        return arrays | {(where, *at): state.to_arrays() for at, state in self._states()}
+
+    def _states(self) -> list[tuple[tuple[str, str], MeanState | PairedState | BucketSums]]:
+        """List the parts of which each is a state in a file."""
+        kinds = MeanState | PairedState | BucketSums
+        return [(at, state) for at, state in self.parts.items() if isinstance(state, kinds)]
 
     @classmethod
     def from_arrays(cls, plan: Plan, arrays: StateArrays, where: Rows) -> Self:
         """Read the sums that `to_arrays` wrote."""
-        sums, scores = cls(plan), plan.roles.scores
+        sums = cls(plan)
         read(arrays, where, "", TOTALS, sums._read_counts)
-        sums.means = [read(arrays, where, score, GROUPS, MeanState.from_arrays) for score in scores]
-        if any(len(mean) != len(plan.measures) for mean in sums.means):
-            raise ValueError(f"{GROUPS}: must have {len(plan.measures)} measures")
-        sums.pairs = {
-            model: read(arrays, where, scores[model], PAIRS, PairedState.from_arrays)
-            for model in plan.candidates
-        }
-        if any(each.nested != plan.roles.nested for each in (*sums.means, *sums.pairs.values())):
-            raise ValueError(f"{GROUPS}: counts of clusters are not those of the header")
-        slices = len(sums._counts.table)
-        sums.buckets = {
-            name: read(arrays, where, name, BY_BUCKET, partial(like.read_like, slices))
-            for name, like in sums.buckets.items()
-        }
+        slices = sums.counts.tables.shape[1]
+        for at, like in sums._states():
+            sums.parts[at] = read(arrays, where, *at, partial(like.read_like, slices))
         return sums
 
     def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:
         counts = arrays["counts"]
-        size = self._counts.table.shape[1]
+        size = self.counts.tables.shape[2]
         wrong = counts.dtype != np.int64 or counts.ndim != 2 or not 3 <= counts.shape[1] <= size
         if wrong or counts.min(initial=0) < 0:
             raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
-        self._counts = SliceCounts.of(np.pad(counts, ((0, 0), (0, size - counts.shape[1]))))
-        self._sizes = ExactSums.from_arrays(_SIZES, arrays, "sizes", len(counts))
+        self.parts[_COUNTS] = SliceCounts(counts[np.newaxis]).widened(size)
+        self.parts[_SIZES] = ExactSums.from_arrays(_SIZE_TERMS, arrays, "sizes", len(counts))
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
         """Select the sums of some measures; `plan` must list the same ones."""
-        sums = copy(self)
+        of_models = {at: state.of_measures(indices) for at, state in self._states() if at[0]}
+        sums = self.of(self.parts | of_models)
         sums._plan = plan
-        sums.means = [state.of_measures(indices) for state in self.means]
-        sums.pairs = {model: pair.of_measures(indices) for model, pair in self.pairs.items()}
-        sums.buckets = {
-            name: state.of_measures(indices) if name else state
-            for name, state in self.buckets.items()
-        }
         return sums
 
     def use_buckets(self) -> None:
         """Take buckets as the independent clusters."""
-        plan, count = self._plan, len(self._counts.table)
-        of_rows = slice_of_rows(count)
+        plan, count = self._plan, self.counts.tables.shape[1]
+        of_rows, scores = slice_of_rows(count), plan.roles.scores
         terms = [
             [
-                self.buckets[name].terms(m, count) if has_buckets(measure) else None
+                self.buckets(name).terms(m, count) if has_buckets(measure) else None
                 for m, measure in enumerate(plan.measures)
             ]
-            for name in plan.roles.scores
+            for name in scores
         ]
-        self.means = [
-            mean.with_clusters(of_model, of_rows)
-            for mean, of_model in zip(self.means, terms, strict=True)
-        ]
+        for score, mean, of_model in zip(scores, self.means, terms, strict=True):
+            self.parts[score, GROUPS] = mean.with_clusters(of_model, of_rows)
         for model, pair in self.pairs.items():
             sides = zip(terms[cast(int, plan.baseline)], terms[model], strict=True)
             both = [None if a is None or b is None else (a, b) for a, b in sides]
-            self.pairs[model] = pair.with_clusters(both, of_rows)
-        rows = self.buckets[""].terms(0, count)[0]
-        self._counts = SliceCounts.of(np.pad(self._counts.table[:, :4], ((0, 0), (0, 1))))
-        self._counts.add(_CLUSTERS, np.bincount(of_rows[rows > 0]))
-        self._sizes = ExactSums(_SIZES)
-        self._sizes.add(np.stack([rows, np.square(rows)]), of_rows)
+            self.parts[scores[model], PAIRS] = pair.with_clusters(both, of_rows)
+        rows = self.buckets("").terms(0, count)[0]
+        self.parts[_COUNTS] = self.counts.widened(_CLUSTERS + 1)
+        self.counts.tables[:, :, _CLUSTERS] = 0
+        self.counts.add(_CLUSTERS, np.bincount(of_rows[rows > 0]))
+        self.parts[_SIZES] = ExactSums(_SIZE_TERMS)
+        self.sizes.add(np.stack([rows, np.square(rows)]), of_rows)
         self.uses_buckets = True
-
-    def merge(self, other: Sums) -> None:
-        """Add the sums of another thread."""
-        self._counts.merge(other._counts)
-        self._sizes.merge(other._sizes)
-        for left, right in zip(self.means, other.means, strict=True):
-            left.merge(right)
-        for model, pair in self.pairs.items():
-            pair.merge(other.pairs[model])
-        for name, state in self.buckets.items():
-            state.merge(other.buckets[name])
 
     def groups(self, slice_index: int = 0) -> int:
         """Count the groups of a slice."""
-        return self._counts.at(slice_index, _GROUPS)
+        return self.counts.at(slice_index, _GROUPS)
 
     def clusters(self, slice_index: int = 0) -> int:
         """Count the nested clusters, or buckets; by default a group is one."""
         nested = self._plan.roles.nested or self.uses_buckets
-        return self._counts.at(slice_index, _CLUSTERS if nested else _GROUPS)
+        return self.counts.at(slice_index, _CLUSTERS if nested else _GROUPS)
 
     def has_few_groups(self, slice_index: int) -> bool:
         """Return whether a slice has fewer than `min_groups` groups."""
@@ -505,28 +489,28 @@ class Sums:
 
     def rows(self, slice_index: int = 0) -> int:
         """Count the rows of a slice."""
-        return self._counts.at(slice_index, _ROWS)
+        return self.counts.at(slice_index, _ROWS)
 
     def positives(self, slice_index: int = 0) -> int:
         """Count the rows of grade >= 1 of a slice."""
-        return self._counts.at(slice_index, _POSITIVES)
+        return self.counts.at(slice_index, _POSITIVES)
 
     def negatives(self) -> int:
         """Count the rows of negative grade, of all rows."""
-        return self._counts.at(0, _NEGATIVES)
+        return self.counts.at(0, _NEGATIVES)
 
     def effective_groups(self, slice_index: int = 0) -> float:
         """Compute `effective_groups` of the rows of groups, or of nested clusters."""
-        return effective_groups(self.squares(slice_index), self._sizes.total(1, slice_index))
+        return effective_groups(self.squares(slice_index), self.sizes.total(1, slice_index))
 
     def squares(self, slice_index: int = 0) -> float:
         """Sum n^2 over the groups, or nested clusters, of n rows."""
-        return self._sizes.total(0, slice_index)
+        return self.sizes.total(0, slice_index)
 
     @property
     def slice_indices(self) -> np.ndarray:
         """The indices of the slices that have a row."""
-        return np.flatnonzero(self._counts.table[:, _ROWS])
+        return np.flatnonzero(self.counts.tables[0, :, _ROWS])
 
 
 class SliceStates:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, States
 from fastrank_eval.stats.means import weighted_terms
 from fastrank_eval.stats.row_sums import round_all
 
@@ -55,7 +55,7 @@ def rounded(sums: ExactSums, rows: int = BUCKETS) -> np.ndarray:
     return totals
 
 
-class BucketSums:
+class BucketSums(States):
     """Exact sums of weighted values and weights of measures, by bucket.
 
     Parameters
@@ -72,11 +72,7 @@ class BucketSums:
     """
 
     def __init__(self, measures: int) -> None:
-        self._sums = [ExactSums(_TERMS) for _ in range(measures)]
-
-    def __len__(self) -> int:
-        """Return the number of measures."""
-        return len(self._sums)
+        self.parts: dict[int, ExactSums] = {m: ExactSums(_TERMS) for m in range(measures)}
 
     def add(self, m: int, values: np.ndarray, weights: np.ndarray | None, rows: np.ndarray) -> None:
         """Add groups.
@@ -92,41 +88,32 @@ class BucketSums:
         rows : ndarray of int64, shape (groups,)
             Of `rows_of_buckets`.
         """
-        self._sums[m].add(np.stack(weighted_terms(values, weights)), rows)
-
-    def merge(self, other: Self) -> None:
-        """Add the sums of other groups; the order of merging does not matter."""
-        for sums, more in zip(self._sums, other._sums, strict=True):
-            sums.merge(more)
+        self.parts[m].add(np.stack(weighted_terms(values, weights)), rows)
 
     def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
-        return self._of([self._sums[m] for m in measures])
+        return self.of({new: self.parts[m] for new, m in enumerate(measures)})
 
     def take(self, slices: np.ndarray) -> Self:
         """Select the sums of some slices, in this order; zeros for -1."""
         rows = slices[:, np.newaxis] * BUCKETS + np.arange(BUCKETS)
         rows = np.where(slices[:, np.newaxis] < 0, -1, rows).ravel()
-        return self._of([sums.take(rows) for sums in self._sums])
-
-    def _of(self, sums: list[ExactSums]) -> Self:
-        selection = type(self)(0)
-        selection._sums = sums
-        return selection
+        return super().take(rows)
 
     def terms(self, m: int, slices: int) -> np.ndarray:
         """Return weighted values and weights. float64, shape (2, rows)."""
-        return rounded(self._sums[m], slices * BUCKETS)
+        return rounded(self.parts[m], slices * BUCKETS)
 
-    def to_arrays(self, slices: int) -> Arrays:
-        """Write the sums of the first slices."""
+    def to_arrays(self) -> Arrays:
+        """Write the sums of every slice."""
         arrays: Arrays = {}
-        for m, sums in enumerate(self._sums):
-            arrays |= sums.to_arrays(f"{m}.sums", slices * BUCKETS)
+        for m, sums in self.parts.items():
+            arrays |= sums.to_arrays(f"{m}.sums", sums.digits.shape[1])
         return arrays
 
     def read_like(self, slices: int, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the sums of as many measures that `to_arrays` wrote."""
         rows = slices * BUCKETS
-        sums = (ExactSums.from_arrays(_TERMS, arrays, f"{m}.sums", rows) for m in range(len(self)))
-        return self._of(list(sums))
+        return self.of(
+            {m: ExactSums.from_arrays(_TERMS, arrays, f"{m}.sums", rows) for m in self.parts}
+        )

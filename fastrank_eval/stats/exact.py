@@ -14,10 +14,11 @@ sums have no slices: their loops vectorise, at a third of the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,6 +51,10 @@ class ExactSums:
     ----------
     terms : sequence of tuple of int
         For each term, the rows of its one to four factors in the numbers that `add` takes.
+    lowest, digits
+        As the attributes; by default sums of 0.
+    added : int
+        Additions to the digits since they were carried.
 
     Attributes
     ----------
@@ -69,13 +74,17 @@ class ExactSums:
     [1.0, 3.0]
     """
 
-    def __init__(self, terms: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        terms: Sequence[tuple[int, ...]],
+        lowest: int = 0,
+        digits: np.ndarray | None = None,
+        added: int = 0,
+    ) -> None:
         self.terms = tuple(terms)
         self._factors, self._units = _factors_of(self.terms), _units_of(self.terms)
-        self.lowest = 0
-        self.digits = np.zeros((len(self.terms), 1, 0), np.int64)
-        # Additions to the digits since they were carried.
-        self._added = 0
+        self.lowest, self._added = lowest, added
+        self.digits = np.zeros((len(self.terms), 1, 0), np.int64) if digits is None else digits
         # The last row that was read, and its sums: formulas read many terms of one row.
         self._row_read: tuple[int, list[int]] = -1, []
 
@@ -128,7 +137,7 @@ class ExactSums:
         if highest < 0:
             return True
         count, groups = numbers.shape
-        self._ensure_digits(lowest, highest)
+        self.ensure_digits(lowest, highest)
         self.count_additions(groups)
         if exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1] and not len(slices):
             room = scratch("exact sums", (2 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
@@ -151,7 +160,7 @@ class ExactSums:
 
     def number_digits(self, term: int) -> np.ndarray:
         """Return `NUMBER_DIGITS` of a term of the first row, for additions."""
-        self._ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
+        self.ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
         return self.digits[term, 0, _FIRST - self.lowest :][:NUMBER_DIGITS]
 
     def add_integer(self, term: int, number: int) -> None:
@@ -160,7 +169,7 @@ class ExactSums:
         units = number << shift
         size = -(-units.bit_length() // 32)
         if size:
-            self._ensure_digits(one, one + size)
+            self.ensure_digits(one, one + size)
             self.count_additions(1)
             first = one - self.lowest
             digits = np.frombuffer(units.to_bytes(4 * size, "little"), "<u4")
@@ -168,16 +177,12 @@ class ExactSums:
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""
-        terms, current, digits = self.digits.shape
-        if slices > current:
-            larger = np.zeros((terms, max(slices, 2 * current), digits), np.int64)
-            larger[:, :current] = self.digits
-            self.digits = larger
+        self.digits = _with_rows(self.digits, slices)
 
-    def _ensure_digits(self, lowest: int, highest: int) -> None:
-        """Allocate the digits `lowest` to `highest`."""
+    def ensure_digits(self, lowest: int, highest: int) -> None:
+        """Allocate the digits `lowest` to `highest`; none if that is below 0."""
         terms, slices, current = self.digits.shape
-        if current and self.lowest <= lowest and highest < self.lowest + current:
+        if highest < 0 or (current and self.lowest <= lowest and highest < self.lowest + current):
             return
         if current:
             # The last digit has the sign and may exceed 32 bits.
@@ -199,18 +204,6 @@ class ExactSums:
         _carry(self.digits)
         self._added, self._row_read = 0, (-1, [])
 
-    def absorb(self, lowest: int, digits: np.ndarray, added: int) -> None:
-        """Add digits as the attributes are, whose memory the sums may take over.
-
-        `added` is the number of additions to them since they were carried.
-        """
-        if self.digits.shape[2]:
-            other = ExactSums(self.terms)
-            other.absorb(lowest, digits, added)
-            self.merge(other)
-        else:
-            self.lowest, self.digits, self._added = lowest, digits, added
-
     def merge(self, other: ExactSums, slices: np.ndarray = NO_SLICES) -> None:
         """Add other sums; the order of merging does not matter.
 
@@ -227,7 +220,7 @@ class ExactSums:
         if len(slices) or self._added + other._added > _ADDITIONS:
             self.carry()
             other.carry()
-        self._ensure_digits(other.lowest, other.lowest + digits - 1)
+        self.ensure_digits(other.lowest, other.lowest + digits - 1)
         first = other.lowest - self.lowest
         if len(slices):
             _add_slices(frozen(other.digits.view()), slices, first, self.digits)
@@ -238,20 +231,24 @@ class ExactSums:
 
     def take(self, slices: np.ndarray) -> ExactSums:
         """Select the sums of some slices, in this order; zeros for -1."""
-        selection = ExactSums(self.terms)
-        selection.lowest, selection._added = self.lowest, self._added
-        selection.digits = take_rows(self.digits, slices)
-        return selection
+        return ExactSums(self.terms, self.lowest, take_rows(self.digits, slices), self._added)
+
+    def of_terms(self, terms: Sequence[tuple[int, ...]], which: slice) -> ExactSums:
+        """Return some sums, under the names of other terms; they share memory."""
+        return ExactSums(terms, self.lowest, self.digits[which], self._added)
+
+    def over_slices(self) -> ExactSums:
+        """Add the slices up."""
+        self.carry()
+        return ExactSums(self.terms, self.lowest, self.digits.sum(axis=1, keepdims=True), 1)
 
     def with_terms(self, terms: Sequence[tuple[int, ...]], kept: Sequence[int]) -> ExactSums:
         """Return sums of other terms: some as they are, zeros for others."""
-        sums = ExactSums(terms)
-        sums.lowest, sums._added = self.lowest, self._added
-        sums.digits = np.zeros((len(terms), *self.digits.shape[1:]), np.int64)
+        digits = np.zeros((len(terms), *self.digits.shape[1:]), np.int64)
         for term in kept:
             if term < len(self.terms):
-                sums.digits[term] = self.digits[term]
-        return sums
+                digits[term] = self.digits[term]
+        return ExactSums(terms, self.lowest, digits, self._added)
 
     def units(self, term: int, row: int = 0) -> int:
         """Return a sum as an integer in the unit of its term (see `UNIT`)."""
@@ -310,10 +307,9 @@ class ExactSums:
         digits = self.digits.copy()
         if digits.shape[2]:
             negative = digits[:, :, -1] < 0
-            mirror = ExactSums(self.terms)
-            mirror.digits = np.where(negative[:, :, None], -digits, digits)
-            mirror.carry()
-            digits = np.where(negative[:, :, None], -mirror.digits, mirror.digits)
+            magnitudes = np.where(negative[:, :, None], -digits, digits)
+            _carry(magnitudes)
+            digits = np.where(negative[:, :, None], -magnitudes, magnitudes)
         term, row, digit = np.nonzero(digits)
         indices = (term * slices + row) * _DIGITS + digit + self.lowest
         return {
@@ -339,65 +335,108 @@ class ExactSums:
         slices : int
             Number of slices.
         """
-        sums = cls(terms)
         sums_row, digit = np.divmod(delta_decode(arrays[f"{name}.at"]).astype(np.int64), _DIGITS)
         term, row = np.divmod(sums_row, max(slices, 1))
         lowest = int(digit.min()) if len(digit) else 0
-        digits = int(digit.max()) + 2 - lowest if len(digit) else 0
-        sums.lowest, sums._added = lowest, 1
-        sums.digits = np.zeros((len(sums.terms), slices, digits), np.int64)
-        sums.digits[term, row, digit - lowest] = arrays[f"{name}.digits"]
-        return sums
+        width = int(digit.max()) + 2 - lowest if len(digit) else 0
+        digits = np.zeros((len(terms), slices, width), np.int64)
+        digits[term, row, digit - lowest] = arrays[f"{name}.digits"]
+        return cls(terms, lowest, digits, 1)
 
 
 class SliceCounts:
-    """A table of counts with a row for each slice.
+    """Tables of counts with a row for each slice.
 
     Parameters
     ----------
-    width : int
-        Number of counts of a slice.
+    tables : ndarray of int64, shape (tables, slices, counts)
     """
 
-    def __init__(self, width: int) -> None:
-        self.table = np.zeros((1, width), np.int64)
+    def __init__(self, tables: np.ndarray) -> None:
+        self.tables = tables
+
+    @classmethod
+    def zeros(cls, width: int, tables: int = 1) -> Self:
+        """Make counts of one slice."""
+        return cls(np.zeros((tables, 1, width), np.int64))
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""
-        current = len(self.table)
-        if slices > current:
-            larger = np.zeros((max(slices, 2 * current), self.table.shape[1]), np.int64)
-            larger[:current] = self.table
-            self.table = larger
+        self.tables = _with_rows(self.tables, slices)
 
-    def add(self, column: int, numbers: np.ndarray | int) -> None:
-        """Add a number to a column of each of the first slices."""
-        if isinstance(numbers, int):
-            self.table[0, column] += numbers
-            return
-        numbers = np.atleast_1d(np.asarray(numbers, np.int64))
+    def add(self, column: int | slice, numbers: np.ndarray | int, table: int = 0) -> None:
+        """Add numbers to columns of the first slices."""
+        numbers = np.array(numbers, np.int64, ndmin=1)
         self.ensure_slices(len(numbers))
-        self.table[: len(numbers), column] += numbers
+        self.tables[table, : len(numbers), column] += numbers
 
     def merge(self, other: SliceCounts) -> None:
         """Add other counts slice by slice."""
-        self.ensure_slices(len(other.table))
-        self.table[: len(other.table)] += other.table
+        slices = other.tables.shape[1]
+        self.ensure_slices(slices)
+        self.tables[:, :slices] += other.tables
 
-    def take(self, slice_indices: np.ndarray) -> SliceCounts:
+    def take(self, slices: np.ndarray) -> SliceCounts:
         """Select the counts of some slices, in this order; zeros for -1."""
-        return SliceCounts.of(take_rows(self.table[None], slice_indices)[0])
+        return SliceCounts(take_rows(self.tables, slices))
 
-    @classmethod
-    def of(cls, table: np.ndarray) -> Self:
-        """Make counts from an int64 table of shape (slices, width)."""
-        counts = cls(table.shape[1])
-        counts.table = table
-        return counts
+    def widened(self, width: int) -> SliceCounts:
+        """Return a copy with zeros up to a width."""
+        more = width - self.tables.shape[2]
+        return SliceCounts(np.pad(self.tables, ((0, 0), (0, 0), (0, more))))
 
-    def at(self, slice_index: int, column: int) -> int:
+    def over_slices(self) -> SliceCounts:
+        """Add the slices up."""
+        return SliceCounts(self.tables.sum(axis=1, keepdims=True))
+
+    def at(self, slice_index: int, column: int, table: int = 0) -> int:
         """Return one count."""
-        return int(self.table[slice_index, column]) if slice_index < len(self.table) else 0
+        counts = self.tables[table]
+        return int(counts[slice_index, column]) if slice_index < len(counts) else 0
+
+
+class States:
+    """States by key; one that is not there has no groups.
+
+    Attributes
+    ----------
+    parts : dict
+        `ExactSums`, `SliceCounts`, or states of these.
+    """
+
+    parts: dict[Any, Any]
+
+    def merge(self, other: Self) -> None:
+        """Add other states, which may change; the order does not matter."""
+        for key, part in other.parts.items():
+            self.merge_part(key, part)
+
+    def merge_part(self, key: Hashable, part: object) -> None:
+        """Add one state, whose memory may be taken over."""
+        if key in self.parts:
+            self.parts[key].merge(part)
+        else:
+            self.parts[key] = part
+
+    def take(self, slices: np.ndarray) -> Self:
+        """Select the sums of some slices, in this order; zeros for -1."""
+        return self.of({key: part.take(slices) for key, part in self.parts.items()})
+
+    def of(self, parts: dict[Any, Any]) -> Self:
+        """Return the same with other parts."""
+        states = copy(self)
+        states.parts = parts
+        return states
+
+
+def _with_rows(tables: np.ndarray, rows: int) -> np.ndarray:
+    """Return tables of at least this many rows; the new ones are zeros."""
+    count, current, width = tables.shape
+    if rows <= current:
+        return tables
+    larger = np.zeros((count, max(rows, 2 * current), width), np.int64)
+    larger[:, :current] = tables
+    return larger
 
 
 def take_rows(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -10,16 +10,17 @@ out. The difference of two models also needs the four products of one model's te
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States, take_rows
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
 
@@ -46,6 +47,12 @@ _OF_SUM = (0, 1, 0, -1, -1, 3, 2, 7, 8, 9)
 # Terms of p and w of both models: p q, p v, w q and w v. Terms of the
 # differences d of values and e of weighted values: d, d d, e^4.
 _PAIRED = ((0, 2), (0, 3), (1, 2), (1, 3), (4,), (4, 4), (5, 5, 5, 5))
+
+#: The terms of sums by their kind.
+UNWEIGHTED, WEIGHTED, PAIRED, NESTED = range(4)
+KINDS = _UNWEIGHTED, _WEIGHTED, _PAIRED, _NESTED
+# Keys of the counters of groups used, and of groups left out, which has the reason too.
+_COUNTS, _DROPPED = "counts", "dropped"
 
 # Counters of a slice: of one model, and of two.
 _USED, _ROWS, _POSITIVES, _CLUSTERS = range(4)
@@ -112,75 +119,88 @@ class Clusters:
         return np.bincount(self.slices[which])
 
 
-class _GroupState:
-    """Exact sums and counts of several measures over groups, by slice."""
+class _GroupState(States):
+    """Exact sums and counts of several measures over groups, by slice.
+
+    Parts are the counters of all measures, and the sums of a measure by the kind of their terms.
+    """
 
     #: The number of counters of groups; those of clusters follow.
     _OF_GROUPS: ClassVar[int]
 
-    def __init__(self, measures: int, terms: Sequence[tuple[int, ...]], counts: int) -> None:
-        self._sums = [ExactSums(terms) for _ in range(measures)]
-        self._counts = [SliceCounts(counts) for _ in range(measures)]
+    def __init__(self, measures: int, counters: int) -> None:
+        self.parts = {_COUNTS: SliceCounts.zeros(counters, measures)}
 
-    def merge(self, other: Self) -> None:
-        """Add another state; the order of merging does not matter."""
-        for sums, more in zip(self._sums, other._sums, strict=True):
-            if more.terms == sums.terms:
-                sums.merge(more)
-        for counts, more_counts in zip(self._counts, other._counts, strict=True):
-            counts.merge(more_counts)
+    @property
+    def counts(self) -> SliceCounts:
+        """The counters of each measure."""
+        return cast(SliceCounts, self.parts[_COUNTS])
+
+    def sums(self, m: int, kind: int) -> ExactSums:
+        """Return the sums of the terms of a kind, zeros if there are none."""
+        return cast(ExactSums, self.parts.get((m, kind)) or ExactSums(KINDS[kind]))
+
+    def _own(self, m: int, kind: int) -> ExactSums:
+        return cast(ExactSums, self.parts.setdefault((m, kind), ExactSums(KINDS[kind])))
+
+    def _kind(self, m: int) -> int:
+        kinds = (kind for kind in range(NESTED, -1, -1) if (m, kind) in self.parts)
+        return next(kinds, NESTED if self.nested else UNWEIGHTED)
 
     def add_counts(self, m: int, counts: np.ndarray) -> None:
         """Add counts of groups, by slice."""
-        table = self._counts[m]
-        table.ensure_slices(len(counts))
-        table.table[: len(counts), : self._OF_GROUPS] += counts
-
-    def absorb(
-        self, m: int, terms: Sequence[tuple[int, ...]], lowest: int, digits: np.ndarray, added: int
-    ) -> None:
-        """Add sums of terms as `ExactSums.absorb` does; counts are added alone."""
-        if self._sums[m].terms != terms:
-            self._sums[m] = ExactSums(terms)
-        self._sums[m].absorb(lowest, digits, added)
-
-    def _copy(self, sums: list[ExactSums], counts: list[SliceCounts]) -> Self:
-        state = type(self).__new__(type(self))
-        state._sums, state._counts = sums, counts
-        return state
-
-    def take(self, slices: np.ndarray) -> Self:
-        """Select the sums of some slices, in this order; zeros for -1."""
-        sums = [sums.take(slices) for sums in self._sums]
-        return self._copy(sums, [counts.take(slices) for counts in self._counts])
+        self.counts.add(slice(self._OF_GROUPS), counts, m)
 
     def __len__(self) -> int:
         """Return the number of measures."""
-        return len(self._sums)
+        return len(self.counts.tables)
 
     @property
     def nested(self) -> bool:
         """Whether groups are added in clusters."""
-        return any(counts.table.shape[1] > self._OF_GROUPS for counts in self._counts)
+        return self.counts.tables.shape[2] > self._OF_GROUPS
 
     def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
-        return self._copy([self._sums[m] for m in measures], [self._counts[m] for m in measures])
+        parts: dict[Hashable, object] = {}
+        for key, part in self.parts.items():
+            if isinstance(part, SliceCounts):
+                parts[key] = SliceCounts(part.tables[list(measures)])
+            else:
+                parts |= {(new, key[1]): part for new, m in enumerate(measures) if m == key[0]}
+        return self.of(parts)
 
     def to_arrays(self) -> Arrays:
         """Write the sums and the counters of every slice."""
-        counts = np.stack([counts.table for counts in self._counts])
+        counts = self.counts.tables
         arrays: Arrays = {"counts": counts}
-        for m, sums in enumerate(self._sums):
-            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
+        for m in range(len(self)):
+            arrays |= self.sums(m, self._kind(m)).to_arrays(f"{m}.sums", counts.shape[1])
         return arrays
 
-    def _read(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def read_like(self, slices: int, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the sums of as many measures, counters and slices."""
+        measures, _, counters = self.counts.tables.shape
+        if arrays["counts"].shape != (measures, slices, counters):
+            raise ValueError(
+                f"counts must be of {measures} measures, {slices} slices and {counters} counters, "
+                f"got shape {arrays['counts'].shape}"
+            )
+        return self.from_arrays(arrays)
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+
+    def _read(self, arrays: Mapping[str, np.ndarray], kinds: Iterable[int]) -> Self:
         """Read the sums and the counters that `to_arrays` wrote."""
-        for m, table in enumerate(arrays["counts"]):
-            terms = self._sums[m].terms
-            self._sums[m] = ExactSums.from_arrays(terms, arrays, f"{m}.sums", len(table))
-            self._counts[m] = SliceCounts.of(table.copy())
+        counts = arrays["counts"]
+        self.parts[_COUNTS] = SliceCounts(counts.copy())
+        for m, kind in zip(range(len(counts)), kinds, strict=True):
+            name, slices = f"{m}.sums", counts.shape[1]
+            self.parts[m, kind] = ExactSums.from_arrays(KINDS[kind], arrays, name, slices)
+        return self
 
 
 class MeanState(_GroupState):
@@ -197,9 +217,7 @@ class MeanState(_GroupState):
     _OF_GROUPS = 3
 
     def __init__(self, measures: int, nested: bool = False) -> None:
-        # Without weights until a group with a weight is added.
-        super().__init__(measures, _NESTED if nested else _UNWEIGHTED, 3 + nested)
-        self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
+        super().__init__(measures, 3 + nested)
 
     def add_nested(
         self,
@@ -228,10 +246,11 @@ class MeanState(_GroupState):
             The measure is a sum over groups, not a mean: every cluster has the weight 1.
         """
         p, w = weighted_terms(values, weights)
-        numbers, of_clusters, sums = np.empty((2, len(clusters))), clusters.sum(w), self._sums[m]
+        numbers, of_clusters = np.empty((2, len(clusters))), clusters.sum(w)
         used = of_clusters > 0
         numbers[0], numbers[1] = clusters.sum(p), used if is_sum else of_clusters
-        self._counts[m].add(_CLUSTERS, clusters.by_slice(used))
+        self.counts.add(_CLUSTERS, clusters.by_slice(used), m)
+        sums = self._own(m, NESTED)
         finite = sums.add_to_term(0, p, slices)
         if weights is not None:
             finite &= sums.add_to_term(4, w, slices)
@@ -249,51 +268,26 @@ class MeanState(_GroupState):
         slices : ndarray of int64, shape (clusters,)
             The slice of each cluster.
         """
-        state = self.of_measures(range(len(self)))
+        state = self.of(self.parts | {_COUNTS: self.counts.widened(_CLUSTERS + 1)})
         for m, numbers in enumerate(terms):
             if numbers is None:
                 continue
-            used = numbers[1] > 0
-            counts = self._counts[m].table[:, :_CLUSTERS]
-            state._counts[m] = SliceCounts.of(np.pad(counts, ((0, 0), (0, 1))))
-            state._counts[m].add(_CLUSTERS, np.bincount(slices[used]))
-            state._sums[m] = self._sums[m].with_terms(_NESTED, (0, 4))
-            state._sums[m].add(np.concatenate([np.zeros_like(numbers), numbers]), slices)
+            state.counts.tables[m, :, _CLUSTERS] = 0
+            state.counts.add(_CLUSTERS, np.bincount(slices[numbers[1] > 0]), m)
+            sums = self.sums(m, self._kind(m)).with_terms(_NESTED, (0, 4))
+            sums.add(np.concatenate([np.zeros_like(numbers), numbers]), slices)
+            state.parts[m, NESTED] = sums
         return state
-
-    def _ensure_weights(self, m: int) -> None:
-        if self._sums[m].terms == _UNWEIGHTED:
-            self._sums[m] = ExactSums(_WEIGHTED)
 
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
-        if groups if isinstance(groups, int) else np.any(groups):
-            self._dropped[m].setdefault(reason, SliceCounts(1)).add(0, groups)
+        if np.any(groups):
+            part = self.parts.setdefault((_DROPPED, reason), SliceCounts.zeros(1, len(self)))
+            cast(SliceCounts, part).add(0, groups, m)
 
-    def merge(self, other: Self) -> None:
-        """Add another state; the order of merging does not matter."""
-        for m, more in enumerate(other._sums):
-            if more.terms == _WEIGHTED:
-                self._ensure_weights(m)
-        super().merge(other)
-        for m, dropped in enumerate(other._dropped):
-            for reason, groups in dropped.items():
-                self._dropped[m].setdefault(reason, SliceCounts(1)).merge(groups)
-
-    def take(self, slices: np.ndarray) -> Self:
-        """Select the sums of some slices, in this order; zeros for -1."""
-        selection = super().take(slices)
-        selection._dropped = [
-            {reason: groups.take(slices) for reason, groups in dropped.items()}
-            for dropped in self._dropped
-        ]
-        return selection
-
-    def of_measures(self, measures: Sequence[int]) -> Self:
-        """Return the sums of some measures; they share memory with these."""
-        subset = super().of_measures(measures)
-        subset._dropped = [self._dropped[m] for m in measures]
-        return subset
+    def _dropped(self) -> list[tuple[str, SliceCounts]]:
+        """List the groups left out by reason."""
+        return [(key[1], part) for key, part in self.parts.items() if key[0] == _DROPPED]
 
     def to_arrays(self) -> Arrays:
         """Write the sums, the counters, and the dropped groups by reason.
@@ -301,35 +295,25 @@ class MeanState(_GroupState):
         All allocated slices are written. Use `take` to choose slices.
         """
         arrays = super().to_arrays()
-        weighted = np.array([sums.terms == _WEIGHTED for sums in self._sums], np.uint8)
+        weighted = np.array([self._kind(m) == WEIGHTED for m in range(len(self))], np.uint8)
         # The order of parts is that of the file.
-        arrays = {"counts": arrays["counts"], "weighted": weighted} | arrays
-        reasons = sorted(
-            {
-                reason
-                for dropped in self._dropped
-                for reason, groups in dropped.items()
-                if groups.table.any()
-            }
-        )
+        counts = arrays["counts"]
+        arrays = {"counts": counts, "weighted": weighted} | arrays
+        dropped = {reason: part.tables for reason, part in self._dropped() if part.tables.any()}
+        reasons = sorted(dropped)
         arrays["reasons"] = np.frombuffer("\n".join(reasons).encode(), np.uint8)
-        measures, slices = arrays["counts"].shape[:2]
-        arrays["dropped"] = np.zeros((measures, slices, len(reasons)), np.int64)
+        arrays["dropped"] = np.zeros((*counts.shape[:2], len(reasons)), np.int64)
         for r, reason in enumerate(reasons):
-            for m, dropped in enumerate(self._dropped):
-                if reason in dropped:
-                    groups = dropped[reason].take(np.arange(slices))
-                    arrays["dropped"][m, :, r] = groups.table[:, 0]
+            groups = dropped[reason]
+            arrays["dropped"][:, : groups.shape[1], r] = groups[:, :, 0]
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
         counts = arrays["counts"]
-        state = cls(len(counts), nested=counts.shape[2] > _CLUSTERS)
-        for m in np.flatnonzero(arrays["weighted"]).tolist():
-            state._ensure_weights(m)
-        state._read(arrays)
+        kinds = np.where(counts.shape[2] > _CLUSTERS, NESTED, arrays["weighted"] > 0).tolist()
+        state = cls(len(counts))._read(arrays, kinds)
         reasons = arrays["reasons"].tobytes().decode().split("\n")
         for m, dropped in enumerate(arrays["dropped"]):
             for reason, groups in zip(reasons, dropped.T, strict=False):
@@ -347,32 +331,38 @@ class MeanState(_GroupState):
 
         Nested clusters take the place of groups.
         """
-        sums, which, counts = self._sums[m], np.asarray(rows, np.int64), self._counts[m].table
-        if sums.terms == _NESTED:
+        kind = self._kind(m) or int(weighted)
+        sums, which, counts = self.sums(m, kind), np.asarray(rows, np.int64), self.counts.tables[m]
+        if kind == NESTED:
             terms = _OF_SUM if is_sum else _OF_CLUSTERS if weighted else _OF_UNWEIGHTED_CLUSTERS
             ones = _CLUSTERS if is_sum else _USED
             return ModelSums(sums, which, terms, counts, _CLUSTERS, ones, is_sum)
-        if weighted and sums.terms == _UNWEIGHTED:
-            sums = ExactSums(_WEIGHTED)
         terms = _OF_WEIGHTED if weighted else _OF_UNWEIGHTED
         return ModelSums(sums, which, terms, counts, _USED, _USED, is_sum)
 
     def groups_used(self, m: int, row: int = 0) -> int:
         """Return the number of groups used."""
-        return self._counts[m].at(row, _USED)
+        return self.counts.at(row, _USED, m)
 
     def rows(self, m: int, row: int = 0) -> int:
         """Return the number of rows of the groups used."""
-        return self._counts[m].at(row, _ROWS)
+        return self.counts.at(row, _ROWS, m)
 
     def positives(self, m: int, row: int = 0) -> int:
         """Return the number of positives of the groups used."""
-        return self._counts[m].at(row, _POSITIVES)
+        return self.counts.at(row, _POSITIVES, m)
 
-    def dropped(self, m: int, row: int = 0) -> dict[str, int]:
-        """Return the number of dropped groups by reason, in alphabetical order."""
-        dropped = sorted(self._dropped[m].items())
-        return {reason: groups for reason, counts in dropped if (groups := counts.at(row, 0))}
+    def dropped(self, m: int) -> dict[str, int]:
+        """Count the dropped groups of the first slice by reason, in alphabetical order."""
+        return self.dropped_of(m, np.zeros(1, np.int64))[0]
+
+    def dropped_of(self, m: int, slices: np.ndarray) -> list[dict[str, int]]:
+        """Count the dropped groups of each slice by reason, in alphabetical order."""
+        counts = sorted(
+            (why, take_rows(part.tables[m : m + 1], slices).ravel().tolist())
+            for why, part in self._dropped()
+        )
+        return [{why: n for why, of in counts if (n := of[i])} for i in range(len(slices))]
 
 
 @dataclass(frozen=True)
@@ -418,7 +408,7 @@ class PairedState(_GroupState):
     _OF_GROUPS = 5
 
     def __init__(self, measures: int, nested: bool = False) -> None:
-        super().__init__(measures, _PAIRED, 10 if nested else 5)
+        super().__init__(measures, 10 if nested else 5)
 
     def add_nested(
         self,
@@ -454,8 +444,8 @@ class PairedState(_GroupState):
             *(only_base, (sums[3] > 0) & ~both & ~only_base),
         )
         for column, mask in enumerate(masks):
-            self._counts[m].add(5 + column, clusters.by_slice(mask))
-        self._sums[m].add(sums, clusters.slices)
+            self.counts.add(5 + column, clusters.by_slice(mask), m)
+        self._own(m, PAIRED).add(sums, clusters.slices)
 
     def with_clusters(
         self, terms: Sequence[tuple[np.ndarray, np.ndarray] | None], slices: np.ndarray
@@ -465,27 +455,24 @@ class PairedState(_GroupState):
         As `MeanState.with_clusters`. `terms` are of both models. Differences of values in clusters
         are unknown, and so are 0.
         """
-        state = self.of_measures(range(len(self)))
+        state = self.of(self.parts | {_COUNTS: self.counts.widened(10)})
         for m, pair in enumerate(terms):
             if pair is None:
                 continue
             (p, w), (q, v) = pair
-            counts = self._counts[m].table[:, : _ONLY_OTHER + 1]
-            table = state._counts[m] = SliceCounts.of(np.pad(counts, ((0, 0), (0, len(counts[0])))))
             base, other = w > 0, v > 0
+            state.counts.tables[m, :, 5:] = 0
             for column, used in ((6, base & other), (8, base & ~other), (9, other & ~base)):
-                table.add(column, np.bincount(slices[used]))
-            state._sums[m] = ExactSums(_PAIRED)
-            state._sums[m].add(np.stack([p, w, q, v, np.zeros_like(p), q - p]), slices)
+                state.counts.add(column, np.bincount(slices[used]), m)
+            state.parts[m, PAIRED] = sums = ExactSums(_PAIRED)
+            sums.add(np.stack([p, w, q, v, np.zeros_like(p), q - p]), slices)
         return state
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
-        counts = arrays["counts"]
-        state = cls(len(counts), nested=counts.shape[2] > 5)
-        state._read(arrays)
-        return state
+        measures = len(arrays["counts"])
+        return cls(measures)._read(arrays, [PAIRED] * measures)
 
     def differences(
         self,
@@ -507,7 +494,9 @@ class PairedState(_GroupState):
         """
         row = int(base.rows[0])
         units = self.clusters(m, row) or self.pairs(m, row)
-        return difference_of_models(base, other, self._sums[m], units.groups, units.both, slopes)
+        return difference_of_models(
+            base, other, self.sums(m, PAIRED), units.groups, units.both, slopes
+        )
 
     def clusters(self, m: int, row: int = 0) -> GroupPairs | None:
         """Return the counts of nested clusters; None if each group is one."""
@@ -518,7 +507,7 @@ class PairedState(_GroupState):
         return self._pairs(m, row, 0)
 
     def _pairs(self, m: int, row: int, first: int) -> GroupPairs:
-        return GroupPairs(*(self._counts[m].at(row, first + column) for column in range(5)))
+        return GroupPairs(*(self.counts.at(row, first + column, m) for column in range(5)))
 
 
 def weighted_terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ states take the sums over. They are integers, so any other order of additions gi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,6 @@ from fastrank_eval.stats.exact import (
     SliceCounts,
     _add_term,
     _add_terms,
-    _carry,
     _digit_range,
     _factors_of,
     add_integer,
@@ -35,12 +35,12 @@ from fastrank_eval.stats.means import (
     _LOSSES,
     _ONLY_BASE,
     _ONLY_OTHER,
-    _PAIRED,
     _TIES,
-    _UNWEIGHTED,
-    _WEIGHTED,
     _WINS,
     EQUAL_WITHIN,
+    KINDS,
+    NESTED,
+    PAIRED,
     MeanState,
     PairedState,
 )
@@ -49,9 +49,8 @@ from fastrank_eval.stats.means import (
 _PAIRS, _TERM, _REASON, _WEIGHT, _EMPTY, _COUNTS, _FIRST, _FACTORS, _TERMS, _MEASURE, _MODEL = (
     range(11)
 )
-# The kinds of units: unweighted and weighted measures, and pairs; the factors of all their terms.
-_KINDS = _UNWEIGHTED, _WEIGHTED, _PAIRED
-_ALL_FACTORS = _factors_of((*_UNWEIGHTED, *_WEIGHTED, *_PAIRED))
+# The factors of all terms that units have.
+_ALL_FACTORS = _factors_of(tuple(term for kind in KINDS[:NESTED] for term in kind))
 # Counters of a slice: groups, rows and positives; the sums of n^2 and n^4 over groups of n rows, in
 # parts of 31 bits.
 _SIZES = 9
@@ -72,8 +71,6 @@ _ONE, _BIT, _SIZE_DIGITS = 2 * UNIT // 32, 2 * UNIT % 32, 7
 _NO_ORDER = np.empty((3, 0), np.int64)
 #: Digits from 2**-612 to 2**284 hold the sums of most numbers.
 _LOWEST, _WIDTH = 48, 28
-#: Additions to a digit before digits are carried; see `ExactSums`.
-_ADDITIONS = 1 << 28
 
 
 class Unit(NamedTuple):
@@ -136,11 +133,11 @@ class Units:
                 for m, term, reason, weight, empty, in_slices in measures:
                     if pairs and not in_slices:
                         continue
-                    kind = 2 if pairs else int(weight >= 0)
-                    count = 0 if nested else len(_KINDS[kind])
+                    kind = PAIRED if pairs else int(weight >= 0)
+                    count = 0 if nested else len(KINDS[kind])
                     lines.append((
                         pairs, term, reason, weight, empty, places[pairs], self.terms,
-                        sum(map(len, _KINDS[:kind])), count, m, model,
+                        sum(map(len, KINDS[:kind])), count, m, model,
                     ))  # fmt: skip
                     self.terms += count
                     places[pairs] += 1
@@ -232,24 +229,24 @@ class Tally:
 
     def __init__(self, units: Units, lines: Sequence[np.ndarray]) -> None:
         self._lines = lines
-        self._lowest = _LOWEST
         # Many slices have digits, and counts of reasons, only for what occurs.
-        width, reasons = (_WIDTH, _FEW_REASONS) if lines is units.all else (0, 0)
-        self._digits = np.zeros((units.terms, 1, width), np.int64)
-        self._sizes = np.zeros((1, 1, _SIZES), np.int64)
-        self._counts = np.zeros((units.means, 1, 3), np.int64)
-        self._pair_counts = np.zeros((units.pairs, 1, 5), np.int64)
+        self._sums, reasons = ExactSums([()] * units.terms), 0
+        if lines is units.all:
+            self._sums.ensure_digits(_LOWEST, _LOWEST + _WIDTH - 1)
+            reasons = _FEW_REASONS
+        self._sizes = SliceCounts.zeros(_SIZES)
+        self._counts = SliceCounts.zeros(3, units.means)
+        self._pair_counts = SliceCounts.zeros(5, units.pairs)
         # The mean and the reason of each line of dropped groups, and the line of these.
         self._owners = [(place, k) for place in range(units.means) for k in range(1, 1 + reasons)]
         self._columns = np.full((units.means, _REASONS), _NO_COLUMN, np.int64)
         self._columns[:, 1 : 1 + reasons] = np.arange(len(self._owners)).reshape(
             units.means, reasons
         )
-        self._dropped = np.zeros((len(self._owners), 1, 1), np.int64)
+        self._dropped = SliceCounts.zeros(1, len(self._owners))
         self._by_slice = np.empty((8, 2), np.int64)
         self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(6, np.int64)
         self._room = np.empty((2, BLOCK))
-        self._added = 0
 
     def add(
         self,
@@ -276,8 +273,6 @@ class Tally:
         """
         starts, rows, positives, ranked = groups
         number, count, start = len(rows), len(starts) - 1, 0
-        if self._added + count > _ADDITIONS:
-            self._carry()
         order = _NO_ORDER
         if base is not None or len(slices):
             order = scratch_table("tally: order", 3, number, np.int64)
@@ -287,9 +282,9 @@ class Tally:
             start = _add_groups(
                 lines, _ALL_FACTORS, *measured, *(base or measured), rows, positives, starts,
                 starts if ranked is None else ranked, slices, order, numbers, bits,
-                self._room, self._by_slice, self._counts,
-                self._pair_counts, self._columns, self._dropped, self._lowest, self._digits,
-                self._exponents, self._limits, start,
+                self._room, self._by_slice, self._counts.tables,
+                self._pair_counts.tables, self._columns, self._dropped.tables, self._sums.lowest,
+                self._sums.digits, self._exponents, self._limits, start,
             )  # fmt: skip
             if start == _TOO_LARGE:
                 return int(self._limits[0])
@@ -297,9 +292,10 @@ class Tally:
                 self._ensure_slices(int(self._limits[0]))
                 start = 0
             elif start != _DONE:
-                self._ensure_digits(*self._limits[:2].tolist())
+                self._sums.ensure_digits(*self._limits[:2].tolist())
                 self._ensure_columns()
-        self._added += count
+        # New digits carry, so additions are counted after them.
+        self._sums.count_additions(count)
         return None
 
     def count(
@@ -322,37 +318,20 @@ class Tally:
             As in `add`.
         """
         arrays = starts, positives, starts if listed is None else listed, slices
-        most: int = _count_groups(*arrays, self._sizes[0])
+        most: int = _count_groups(*arrays, self._sizes.tables[0])
         if most < 0:
             self._ensure_slices(-most)
-            most = _count_groups(*arrays, self._sizes[0])
+            most = _count_groups(*arrays, self._sizes.tables[0])
         return most
 
     def _ensure_slices(self, slices: int) -> None:
-        current = self._sizes.shape[1]
-        if slices <= current:
-            return
-        if current > 1:
-            slices = max(slices, 2 * current)
-        self._digits = _longer(self._digits, slices)
-        self._sizes = _longer(self._sizes, slices)
-        self._counts = _longer(self._counts, slices)
-        self._pair_counts = _longer(self._pair_counts, slices)
-        self._dropped = _longer(self._dropped, slices)
-        self._by_slice = np.empty((8, slices + 1), np.int64)
+        for states in self._parts().values():
+            states.ensure_slices(slices)
+        self._by_slice = np.empty((8, self._sizes.tables.shape[1] + 1), np.int64)
 
-    def _ensure_digits(self, lowest: int, highest: int) -> None:
-        terms, slices, width = self._digits.shape
-        if highest < 0 or (self._lowest <= lowest and highest < self._lowest + width):
-            return
-        if width:
-            self._carry()
-            lowest, highest = min(lowest, self._lowest), max(highest, self._lowest + width - 1)
-        digits, first = np.zeros((terms, slices, highest + 1 - lowest), np.int64), 0
-        if width:
-            first = self._lowest - lowest
-            digits[:, :, first : first + width] = self._digits
-        self._lowest, self._digits = lowest, digits
+    def _parts(self) -> dict[str, ExactSums | SliceCounts]:
+        parts = vars(self).items()
+        return {name: part for name, part in parts if isinstance(part, ExactSums | SliceCounts)}
 
     def _ensure_columns(self) -> None:
         known = len(self._owners)
@@ -360,22 +339,13 @@ class Tally:
             self._columns[place, reason] = len(self._owners)
             self._owners.append((place, reason))
         if len(self._owners) > known:
-            dropped = np.zeros((len(self._owners), *self._dropped.shape[1:]), np.int64)
-            dropped[:known] = self._dropped
-            self._dropped = dropped
-
-    def _carry(self) -> None:
-        _carry(self._digits)
-        self._added = 0
+            more = len(self._owners) - known
+            self._dropped.tables = np.pad(self._dropped.tables, ((0, more), (0, 0), (0, 0)))
 
     def of_all(self) -> Tally:
         """Sum the slices: the tally of all rows, if each row is in one slice."""
-        self._carry()
-        tally = object.__new__(Tally)
-        tally.__dict__.update(self.__dict__)
-        for name in ("_digits", "_sizes", "_counts", "_pair_counts", "_dropped"):
-            setattr(tally, name, getattr(self, name).sum(axis=1, keepdims=True))
-        tally._added = 1
+        tally = copy(self)
+        vars(tally).update((name, part.over_slices()) for name, part in self._parts().items())
         return tally
 
     def add_to(
@@ -401,29 +371,29 @@ class Tally:
         reasons : sequence of str
             By number; none if groups that are left out are not counted.
         """
-        table = self._sizes[0]
-        counts.ensure_slices(len(table))
-        counts.table[: len(table), :3] += table[:, :3]
+        table = self._sizes.tables[0]
+        counts.add(slice(3), table[:, :3])
         if sizes is not None:
             digits = np.zeros((2, len(table), _SIZE_DIGITS), np.int64)
             _add_sizes(table, digits)
-            sizes.absorb(_ONE, digits, 1)
+            sizes.merge(ExactSums(sizes.terms, _ONE, digits, 1))
         owners = {}
         for pairs, *_, weight, _, place, first, _, terms, m, model in np.concatenate(
             self._lines
         ).tolist():
             state: MeanState | PairedState = pairs_of[model] if pairs else means[model]
             if terms:
-                kind = _KINDS[2 if pairs else int(weight >= 0)]
-                digits = self._digits[first : first + terms]
-                state.absorb(m, kind, self._lowest, digits, self._added)
-            state.add_counts(m, (self._pair_counts if pairs else self._counts)[place])
+                kind = PAIRED if pairs else int(weight >= 0)
+                of_unit = self._sums.of_terms(KINDS[kind], slice(first, first + terms))
+                state.merge_part((m, kind), of_unit)
+            state.add_counts(m, (self._pair_counts if pairs else self._counts).tables[place])
             if not pairs:
                 owners[place] = means[model], m
-        for column in np.flatnonzero(self._dropped.any(axis=(1, 2))).tolist() if reasons else ():
+        dropped = self._dropped.tables
+        for column in np.flatnonzero(dropped.any(axis=(1, 2))).tolist() if reasons else ():
             place, reason = self._owners[column]
             mean, m = owners[place]
-            mean.drop(m, reasons[reason], self._dropped[column, :, 0])
+            mean.drop(m, reasons[reason], dropped[column, :, 0])
 
 
 def add_groups(
@@ -474,16 +444,8 @@ def add_groups(
     for lines, each in zip(units.all, measured, strict=True):
         if tally.add(lines, groups, each, measured[0], frozen(slices.view())) is not None:
             return False
-    tally.add_to(None, SliceCounts(3), states, {} if pair is None else {1: pair}, ())
+    tally.add_to(None, SliceCounts.zeros(3), states, {} if pair is None else {1: pair}, ())
     return True
-
-
-def _longer(array: np.ndarray, slices: int) -> np.ndarray:
-    """Add slices of zeros."""
-    lines, current, width = array.shape
-    longer = np.zeros((lines, slices, width), np.int64)
-    longer[:, :current] = array
-    return longer
 
 
 @kernel

@@ -526,7 +526,7 @@ def test_header_that_names_other_clusters__is_refused(cluster: Any, named: list[
     state = evaluate(LOG, "old", cluster, keep="state").state
     header, arrays = read_state_bytes(state.to_bytes())
     header["columns"]["cluster"] = named
-    with pytest.raises(fe.SourceError, match=r"counts of (clusters|totals) are "):
+    with pytest.raises(fe.SourceError, match=r"counts (of totals are|must be of 6 meas)"):
         fe.State.from_bytes(state_bytes(header, arrays))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.stats.exact import NO_SLICES
-from fastrank_eval.stats.means import MeanState, PairedState
+from fastrank_eval.stats.means import PAIRED, MeanState, PairedState
 from fastrank_eval.stats.tally import add_groups
 
 pytestmark = pytest.mark.kernels
@@ -101,7 +101,7 @@ def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
         weights = [None if w is None else w[part] for w in (wa, wb)]
         merged.merge(pair_of(a[part], b[part], *weights, lines[part]))
     for line in range(4):
-        assert merged._sums[0].all_units(line) == whole._sums[0].all_units(line)
+        assert merged.sums(0, PAIRED).all_units(line) == whole.sums(0, PAIRED).all_units(line)
         assert repr(merged.pairs(0, line)) == repr(whole.pairs(0, line))
 
 

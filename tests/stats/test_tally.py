@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastrank_eval.stats.tally
+import fastrank_eval.stats.exact
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
-from fastrank_eval.stats.means import EQUAL_WITHIN, MeanState, PairedState
+from fastrank_eval.stats.means import EQUAL_WITHIN, PAIRED, MeanState, PairedState
 from fastrank_eval.stats.tally import Measured, RankedGroups, Tally, Unit, Units
 
 pytestmark = [
@@ -93,7 +93,7 @@ class States:
     """The states that the groups of a tally are added to."""
 
     def __init__(self, tally: Tally | None = None) -> None:
-        self.sizes, self.counts = ExactSums([(0, 0), (1, 1)]), SliceCounts(3)
+        self.sizes, self.counts = ExactSums([(0, 0), (1, 1)]), SliceCounts.zeros(3)
         self.means = [MeanState(6) for _ in range(3)]
         self.pairs = {model: PairedState(6) for model in (0, 2)}
         if tally is not None:
@@ -101,7 +101,7 @@ class States:
 
     def content(self, slices: int) -> Iterator[tuple[str, object]]:
         rows = np.arange(slices)
-        yield "counts", self.counts.take(rows).table.tolist()
+        yield "counts", self.counts.take(rows).tables.tolist()
         yield from numbers_of("sizes", self.sizes.take(rows).to_arrays("sizes", slices))
         for model, state in enumerate(self.means):
             yield from numbers_of(f"means {model}", state.take(rows).to_arrays())
@@ -137,8 +137,9 @@ def one_by_one(chunks: list[Chunk], slices: int, sliced: bool) -> States:
                 w = used * 1.0
                 if unit.weight >= 0:
                     w = np.where(used, measured.weights[unit.weight], 0.0)
-                    state._ensure_weights(unit.measure)
-                state._sums[unit.measure].add(np.stack([value * w, w]), of_ranked)
+                state._own(unit.measure, int(unit.weight >= 0)).add(
+                    np.stack([value * w, w]), of_ranked
+                )
                 counts = np.zeros((slices, 3), np.int64)
                 for column, numbers in enumerate((used, groups.rows, groups.positives)):
                     np.add.at(counts[:, column], of_ranked, numbers * used)
@@ -157,7 +158,7 @@ def one_by_one(chunks: list[Chunk], slices: int, sliced: bool) -> States:
                 near = np.abs(b - a) <= EQUAL_WITHIN * np.maximum(np.abs(a), np.abs(b))
                 d = np.where(first & second & ~near, b - a, 0.0)
                 numbers = np.stack([a * w, w, b * v, v, d, b * v - a * w])
-                pair._sums[unit.measure].add(numbers, of_ranked)
+                pair._own(unit.measure, PAIRED).add(numbers, of_ranked)
                 both = first & second
                 counts = np.zeros((slices, 5), np.int64)
                 results = both & (d > 0), both & (d == 0), both & (d < 0)
@@ -166,7 +167,7 @@ def one_by_one(chunks: list[Chunk], slices: int, sliced: bool) -> States:
                 if not unit.empty:
                     np.add.at(counts[:, 1], of_absent, 1)
                     ones = np.ones((1, len(of_absent)))
-                    pair._sums[unit.measure].add_to_terms(3, ((0,),), ones, of_absent)
+                    pair._own(unit.measure, PAIRED).add_to_terms(3, ((0,),), ones, of_absent)
                 pair.add_counts(unit.measure, counts)
     for column, numbers in enumerate(every):
         states.counts.add(column, numbers)
@@ -219,7 +220,7 @@ def test_clusters__are_added_elsewhere__groups_are_counted_here(
     for (name, found), (_, wanted) in zip(nested.content(3), plain.content(3), strict=False):
         if name.endswith((" counts", " reasons", " dropped")):
             assert found == wanted, name
-    assert all(not sums.digits.size for state in nested.means for sums in state._sums)
+    assert not any(isinstance(key[0], int) for state in nested.means for key in state.parts)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -237,6 +238,6 @@ def test_sum_above_doubles__names_the_measure(wrong: float, weighted: bool) -> N
 
 def test_additions__are_carried_before_digits_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = dict(States(tallied(list(draw_chunks(5, "any", 40, 9, 0.2)), True, UNITS)).content(9))
-    monkeypatch.setattr(fastrank_eval.stats.tally, "_ADDITIONS", 1)
+    monkeypatch.setattr(fastrank_eval.stats.exact, "_ADDITIONS", 1)
     found = tallied(list(draw_chunks(5, "any", 40, 9, 0.2)), True, UNITS)
     assert dict(States(found).content(9)) == whole
