@@ -19,13 +19,14 @@ from jsonschema.exceptions import best_match
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.nightly.documents import document as document_of
 from fastrank_eval.apps.nightly.night import (
     CompositionChange,
     EarlierJudgement,
     Finding,
     NightCalibration,
 )
-from fastrank_eval.apps.nightly.summary_files import night_dict, nights_json
+from fastrank_eval.apps.nightly.summary_files import nights_json, summary
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from tests.support.nights import a_night
 
@@ -210,7 +211,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         ),
         label="click",
     )
-    written = nights_json([night_dict(night, "page.html")], 3)
+    written = nights_json([summary(document_of(night), page="page.html")], 3)
     found["night"] = "nightly", json.loads(written)
     return found
 

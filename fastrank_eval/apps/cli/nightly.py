@@ -318,7 +318,7 @@ def _run_night(
     now: dt.datetime,
     due: Collection[dt.date],
     labels: bool,
-    markdown: bool,
+    markdown_wanted: bool,
     quiet: bool,
     output: NightlyOutput,
     *,
@@ -326,10 +326,11 @@ def _run_night(
 ) -> ExitCode:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.apps.nightly.documents import document, documents
     from fastrank_eval.apps.nightly.label_pages import write_index
     from fastrank_eval.apps.nightly.pages import write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
-    from fastrank_eval.apps.nightly.summary_files import night_dict, nights_lines, nights_markdown
+    from fastrank_eval.apps.nightly.summary_files import lines, markdown, summary
     from fastrank_eval.results.report import printable
 
     configs = config.for_labels()
@@ -342,50 +343,43 @@ def _run_night(
             return _keep_provisional(config, date, reason)
         note(f"error: {date}: {printable(reason)}")
         content = {"date": date.isoformat(), "error": reason}
-        lines = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
-        _notify(config, date, ["error"] * len(configs), lines, [content])
+        message = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
+        _notify(config, date, ["error"] * len(configs), message, [content])
         output.nights.append(content)
         return ExitCode.BAD_INPUT
     shown = [_show_night(each, outcome) for each, outcome in zip(configs, outcomes, strict=True)]
     what = f"error: {date}: the list of nights was not written"
     index, failed = _tried(what, write_index, config)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
-    lines = [config.title, *nights_lines(_nights_to_print(nights, is_last)).splitlines()]
-    lines += filter(None, [index if config.parts else pages[0]])
+    told = documents(nights)
+    message = [config.title, *lines(told, calibration=is_last).splitlines()]
+    message += filter(None, [index if config.parts else pages[0]])
     contents = [
-        night_dict(
-            each.night, each.page, each.failure, each.groups, compared_again=outcome.again
+        summary(
+            one, page=each.page, page_error=each.failure, groups=each.groups,
+            compared_again=[*map(document, outcome.again)],
         )
-        for each, outcome in zip(shown, outcomes, strict=True)
+        for one, each, outcome in zip(told, shown, outcomes, strict=True)
     ]  # fmt: skip
-    unsent = _notify(config, date, [night.status for night in nights], lines, contents)
+    unsent = _notify(config, date, [night.status for night in nights], message, contents)
     if unsent is not None:
-        for each in contents:
-            each["notify_error"] = unsent
-            each["notes"] = [*each["notes"], unsent]
-        nights = [replace(night, notes=(*night.notes, unsent)) for night in nights]
+        for one, each in zip(told, contents, strict=True):
+            one["notes"].append(unsent)
+            each |= {"notify_error": unsent, "notes": one["notes"]}
         with suppress(FastRankEvalError):  # the pages are there, without the note
             for own, night in zip(configs, nights, strict=True):
-                write_pages(own, night)
+                write_pages(own, replace(night, notes=(*night.notes, unsent)))
     output.nights += contents if output.has_summary else []
-    if markdown:
+    if markdown_wanted:
         strips = [_statuses(each, date) for each in configs]
-        output.print_text(nights_markdown(_nights_to_print(nights, is_last), pages, index, strips))
+        output.print_text(markdown(told, pages, index, strips, calibration=is_last))
     elif not quiet:
-        output.print_text(nights_lines(_nights_to_print(nights, is_last)))
+        output.print_text(lines(told, calibration=is_last))
     codes = {_STATUS_CODES[night.status] for night in nights}
     codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
     if failed or any(each.failure is not None for each in shown):
         codes.add(ExitCode.NOT_SHOWN)
     return worst(codes)
-
-
-def _nights_to_print(nights: Sequence[Night], is_last: bool) -> list[Night]:
-    """Remove the calibration from all nights of a run but the last.
-
-    Slices that are not calibrated are the same for many nights.
-    """
-    return [night if is_last else replace(night, calibration=()) for night in nights]
 
 
 class _ShownNight(NamedTuple):

@@ -219,8 +219,8 @@ def with_verdict(difference: NightDifference, confidence: float) -> NightDiffere
     """Add the verdict by the corrected p-value of a difference."""
     p_value, delta = difference.p_adjusted, difference.delta
     verdicts = {
-        "not tested": math.isnan(p_value),
         "no difference": delta == 0 == difference.se,
+        "not tested": math.isnan(p_value),
         "not significant": p_value > 1 - confidence or not delta,
     }
     verdict = first_that_holds(verdicts) or direction_of(delta, measure_of(difference.measure))

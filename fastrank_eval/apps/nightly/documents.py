@@ -1,285 +1,318 @@
-"""Convert nights to documents and to rows of tables, and back."""
+"""Make the one document of a night: pages, texts, messages and JSON show it."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import math
-import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache, lru_cache, partial
-from importlib.resources import files
-from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 from fastrank_eval import MeasureValue
-from fastrank_eval._lib.errors import OutputError
-from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.apps.nightly.night import Night, NightDifference
-from fastrank_eval.apps.nightly.text import STATUSES
-from fastrank_eval.engine.records import LEFT_OUT
+from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
+from fastrank_eval.apps.nightly.night import (
+    EARLIER,
+    KINDS,
+    PERIODS,
+    Finding,
+    Night,
+    NightCalibration,
+    key_of,
+)
+from fastrank_eval.apps.nightly.periods import (
+    composition_parts,
+    composition_texts,
+    find_composition,
+)
+from fastrank_eval.apps.nightly.quality import calibration_texts, calibration_verdict
+from fastrank_eval.apps.nightly.reproduce import next_steps
+from fastrank_eval.apps.nightly.text import (
+    confidence_of,
+    gate_texts,
+    named,
+    not_judged,
+    outcome_of,
+    sentences,
+    verdict_text,
+)
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import amount, interval_text
 
-#: The statements that make the tables.
-SCHEMA = files("fastrank_eval.apps.nightly").joinpath("history.sql").read_text("utf-8")
-#: The tables of nights.
-TABLES = ("night", "value", "difference", "state")
-_RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference}
-#: The kind of state that has the values of a night when it was provisional.
-PROVISIONAL = "provisional"
-#: The statuses of a night, the worst last.
-#: Fields of a night that are merged from states of nights.
-_PERIODS = ("periods", "period_nights", "period_notes", "compositions")
-#: Fields of a night that its document lacks: columns, other tables, and a state.
-APART = {"date", "label", "status", "values", "compared", *_PERIODS}
+_VALUE = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
+_PARTS = ("by", "difference", "within", "composition", "remainder")
+_MOST_CHANGES, _MOST_DRIFT = 20, 500
+#: Kinds of findings that do not depend on labels.
+_OF_ROWS = ("scores", "drift")
 
-#: Conventions that are objects.
-_OBJECTS = ("columns", "measures", "names", "quality", "requested", "score", LEFT_OUT)
+_Row = dict[str, Any]
 
 
-@cache
-def columns(table: str) -> dict[str, str]:
-    """Return the type of each column of a table."""
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.executescript(SCHEMA)
-        return {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({table})")}
+def document(night: Night) -> _Row:
+    """Return what a night says, as plain values, dates and tables of rows.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    dict
+        With the keys that docs/reference/nightly.md describes, and ``"slices"`` and ``"curves"``,
+        which the JSON lacks. Numbers that do not exist are NaN.
+    """
+    differences = _difference_rows(night)
+    rows = _value_rows(night, differences)
+    headline = [row for row in rows if row["slice"] == ALL]
+    slices = sorted((row for row in rows if row["slice"] != ALL), key=_rank)
+    gates = [
+        {
+            "condition": one.text,
+            "passed": one.passed,
+            "reason": one.reason,
+            "outcome": outcome_of(one).word,
+        }
+        for one in night.gates
+    ]
+    before, texts = night.judged_before, _texts(night)
+    return {
+        "date": night.date,
+        "title": night.title,
+        **({"label": night.label} if night.label else {}),
+        "status": night.status,
+        "status_name": status_name(night),
+        "provisional": night.provisional,
+        "labels_complete": night.labels_complete
+        and night.labels_complete.isoformat(timespec="seconds"),
+        "judged_before": before
+        and {
+            "status": before.status,
+            "values": [
+                {"score": score, "measure": text, "name": night.name_of(text), "value": value}
+                for score, text, value in before.values
+            ],
+        },
+        "reason": next(iter(texts["sentences"]), ""),
+        "ship": _answers(night, differences),
+        "texts": texts,
+        "models": night.models,
+        "measures": night.measures,
+        "baseline": night.baseline,
+        "confidence": confidence_of(night),
+        "unit": night.unit,
+        "conventions": night.conventions,
+        "headline": [
+            row | {"composition": {kind: _composition(night, kind, row) for kind in EARLIER}}
+            for row in headline
+        ],
+        "slices": slices,
+        "top_changes": _top_changes(night, differences)[:_MOST_CHANGES],
+        "periods": {
+            name: [_row(night, v) for v in values if v.slice == ALL]
+            for name, values in night.periods.items()
+        },
+        "period_slices": {
+            name: [
+                _row(night, v) for v in values if v.slice != ALL and v.measure in night.measures[:1]
+            ]
+            for name, values in night.periods.items()
+        },
+        "period_nights": {
+            name: {"nights": len(dates), "of": PERIODS[name], "first": dates[0], "last": dates[-1]}
+            for name, dates in night.period_nights.items()
+        },
+        "period_notes": night.period_notes,
+        "notes": [*night.notes],
+        "findings": [_named(night, one) for one in night.findings],
+        "next_steps": [
+            {
+                **{key: getattr(one.finding, key) for key in ("score", "slice", "measure")},
+                "name": night.name_of(one.finding.measure),
+                "condition": one.finding.condition,
+                "command": one.command,
+            }
+            for one in next_steps(night)
+        ],
+        "gates": gates,
+        "quality": asdict(night.quality),
+        "drift": [asdict(one) for one in sorted(night.drift, key=_drift_rank)[:_MOST_DRIFT]],
+        "calibration": [
+            _named(night, one) | {"verdict": calibration_verdict(one, night).word}
+            for one in night.calibration
+        ],
+        "curves": night.curves,
+        "sources": night.sources,
+        "command": night.command,
+        "version": night.version,
+        "seconds": night.seconds,
+    }
 
 
-def rows_of(table: str, night: Night, records: Iterable[object]) -> list[list[Any]]:
-    """Convert the values or differences of a night to rows of their table."""
-    names = ["by" if name == "slicing" else name for name in [*columns(table)][3:]]
-    columns_of = ((getattr(record, name) for name in names) for record in records)
+def documents(nights: Sequence[Night]) -> list[_Row]:
+    """Return the documents of a date, one a label.
+
+    Texts on scores and columns that all labels have are equal: they lack the numbers of measures,
+    which each label has for itself.
+    """
+    if not nights[0].label:
+        return [*map(document, nights)]
+    of_rows = [
+        [one.without_measure() if one.kind in _OF_ROWS else one for one in night.findings]
+        for night in nights
+    ]
+    found = []
+    for night, own in zip(nights, of_rows, strict=True):
+        pairs = zip(night.findings, own, strict=True)
+        findings = tuple(b if all(b in each for each in of_rows) else one for one, b in pairs)
+        found.append(document(night) | {"texts": _texts(replace(night, findings=findings))})
+    return found
+
+
+def _texts(night: Night) -> dict[str, list[str]]:
+    return {
+        "sentences": sentences(night),
+        "label_delay": label_delay_texts(night),
+        "compositions": composition_texts(night),
+        "gates": gate_texts(night),
+        "not_judged": not_judged(night),
+        "calibration": calibration_texts(night),
+    }
+
+
+def _value_rows(night: Night, differences: Sequence[_Row]) -> list[_Row]:
+    """Return the values of a night, each with its differences by kind."""
+    changes: dict[object, dict[str, _Row]] = {}
+    for one in differences:
+        change = {name: one[name] for name in _CHANGE}
+        changes.setdefault(_key(one), {})[one["kind"]] = change
+    kinds = [*KINDS, *{one["kind"] for one in differences}.difference(KINDS)]
+    rows = [_row(night, value) for value in night.values]
+    return [row | {kind: changes.get(_key(row), {}).get(kind) for kind in kinds} for row in rows]
+
+
+def _difference_rows(night: Night) -> list[_Row]:
+    names = ("kind", "score", "by", "slice", "measure")
     return [
-        [night.date.isoformat(), night.label, place]
-        + [to_json(value) if isinstance(value, Mapping) else value for value in row]
-        for place, row in enumerate(columns_of)
+        {name: getattr(one, name) for name in (*names, *_CHANGE)}
+        | {"name": night.name_of(one.measure)}
+        for one in night.compared
     ]
 
 
-def record_of(table: str, row: Sequence[Any]) -> Any:
-    """Convert a row of a table, without date, label and place, to its record."""
-    values = dict(zip([*columns(table)][3:], row, strict=True))
-    values["by"] = values.pop("slicing")
-    if "dropped" in values:
-        values["dropped"] = _parsed(values["dropped"])
-        clusters = values.pop(CLUSTERS)
-        values["details"] = {} if clusters is None else {CLUSTERS: clusters}
-    return from_plain(_RECORDS[table], values)
+def _key(row: _Row) -> tuple[str, str, str]:
+    return row["score"], row["slice"], row["measure"]
 
 
-#: Many values share the groups that they leave out.
-_parsed = lru_cache(maxsize=1 << 10)(json.loads)
+def _row(night: Night, value: MeasureValue) -> _Row:
+    names = ("score", "by", "slice", "measure")
+    row = {name: getattr(value, name) for name in names} | {"name": night.name_of(value.measure)}
+    row |= {name: getattr(value, name) for name in (*_VALUE, "warning")}
+    return row | ({CLUSTERS: value.clusters} if night.unit == "cluster" else {})
 
 
-def document_of(night: Night, written_at: str) -> str:
-    """Write a night as JSON, without what other columns and tables have."""
-    document = {name: value for name, value in to_plain(night).items() if name not in APART}
-    return to_json({**document, "written_at": written_at})
+def _named(night: Night, record: Finding | NightCalibration) -> _Row:
+    return asdict(record) | {"name": night.name_of(record.measure)}
 
 
-@lru_cache(maxsize=1 << 9)
-def night_of(date: str, label: str, status: str, document: str) -> Night:
-    """Read a night without its values and differences."""
-    content = {**json.loads(document), "values": [], "date": date, "label": label}
-    dt.datetime.fromisoformat(content.pop("written_at"))
-    night: Night = from_plain(Night, {**content, "status": checked_status(status)})
-    for name in _OBJECTS:
-        _checked(dict, night.conventions.get(name, {}))
-    return night
+def _composition(night: Night, kind: str, row: _Row) -> _Row | None:
+    """Return the parts of a change on all rows, with a text of them."""
+    one = find_composition(night, kind, row["score"], row["measure"])
+    if one is None:
+        return None
+    text = ", ".join(f"{name} {number}" for name, number in composition_parts(one))
+    return {name: getattr(one, name) for name in _PARTS} | {"text": text}
 
 
-def checked_status(status: str) -> str:
-    """Return a status; ValueError if it is none."""
-    if status not in STATUSES:
-        raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
-    return status
+def changes_of(row: _Row) -> dict[str, _Row]:
+    """Return the differences of a row of values, by kind."""
+    return {kind: row[kind] for kind in (*KINDS, "other") if row.get(kind) is not None}
 
 
-def provisional_content(night: Night) -> bytes:
-    """Convert the values of a night to JSON; see `provisional_values`."""
-    return to_json({"age": night.label_age, "values": night.values}).encode()
+def strength(change: _Row) -> float:
+    """Return a difference in standard errors; 0 without one."""
+    ratio = abs(change["delta"]) / change["se"] if change["se"] > 0 else 0.0
+    return ratio if math.isfinite(ratio) else 0.0
 
 
-def provisional_values(content: bytes) -> tuple[float, tuple[MeasureValue, ...]]:
-    """Return the age of the labels in hours, and the values, from JSON.
+def _rank(row: _Row) -> tuple[bool, bool, float]:
+    """Return the sort key: changes since earlier nights first, by strength."""
+    changes = changes_of(row)
+    shown = {kind: one for kind, one in changes.items() if verdict_text(one["verdict"]).shown}
+    since = [one for kind, one in shown.items() if kind != "baseline"]
+    strongest = max(map(strength, since or changes.values()), default=0.0)
+    return not since, not shown, -strongest
 
-    Raises
-    ------
-    ValueError, TypeError, LookupError
-        If the content has another form.
+
+def _drift_rank(one: Any) -> tuple[bool, float]:
+    """Return the sort key: all rows first, then the largest PSI."""
+    return one.by is not None, -one.psi if math.isfinite(one.psi) else 0.0
+
+
+def _top_changes(night: Night, differences: Iterable[_Row]) -> list[_Row]:
+    """Return the significant changes of slices, the most important first.
+
+    Changes for which a gate failed, then those of the first measure, then others; among them worse
+    before other changes, then by strength. A model and slice has at most one from the baseline and
+    one since earlier nights, chosen in the same order.
     """
-    saved = json.loads(content)
-    return float(saved["age"]), from_plain(tuple[MeasureValue, ...], saved["values"])
+    failed = [one for one in night.findings if one.kind == "gate"]
+    ranked: dict[object, list[tuple[tuple[bool, bool, bool, float], _Row]]] = {}
+    for one in differences:
+        verdict = verdict_text(one["verdict"])
+        if one["slice"] == ALL or not verdict.shown:
+            continue
+        alarmed = any(key_of(f) == _key(one) and f.compared in ("", one["kind"]) for f in failed)
+        other = one["measure"] not in night.measures[:1]
+        rank = not alarmed, other, verdict.tone != "bad", -strength(one)
+        of_slice = one["kind"] == "baseline", one["score"], one["by"], one["slice"]
+        ranked.setdefault(of_slice, []).append((rank, one | {"gate_failed": alarmed}))
+    best = [(min(found, key=lambda each: each[0]), len(found) - 1) for found in ranked.values()]
+    best.sort(key=lambda each: each[0][0])
+    return [one | {"others": others} for (_, one), others in best]
 
 
-def periods_content(night: Night) -> bytes:
-    """Convert week, month and compositions of a night to JSON.
+def _answers(night: Night, differences: Iterable[_Row]) -> list[_Row]:
+    """Say in a line a candidate whether it is better than the baseline, and where."""
+    compared = [one for one in differences if one["kind"] == "baseline"]
+    return [
+        row
+        for model in night.models
+        if (row := _answer(night, model, [one for one in compared if one["score"] == model]))
+    ]
 
-    Slices have their values of the first measure, as pages and summaries show them.
-    """
-    shown = {
-        name: [v for v in values if v.slice == ALL or v.measure in night.measures[:1]]
-        for name, values in night.periods.items()
+
+def _answer(night: Night, model: str, compared: Sequence[_Row]) -> _Row | None:
+    main = [one for one in compared if one["slice"] == ALL]
+    first = [one for one in compared if one["measure"] in night.measures[:1]]
+    verdicts = {one["verdict"] for one in (*main, *first)} - {"not tested"}
+    if not verdicts:
+        return None
+    answers = {
+        "mixed": {"better", "worse"} <= verdicts,
+        "worse": "worse" in verdicts,
+        "better": "better" in verdicts,
+        "changed": bool(verdicts & {"higher", "lower", "mixed"}),
     }
-    content = {name: getattr(night, name) for name in _PERIODS} | {"periods": shown}
-    return to_json(content).encode()
-
-
-def with_saved_periods(night: Night, content: bytes) -> Night:
-    """Add the week, the month and the compositions of a night from JSON.
-
-    Raises
-    ------
-    ValueError, TypeError, LookupError
-        If the content has another form.
-    """
-    saved, hints = json.loads(content), get_type_hints(Night)
-    return replace(night, **{name: from_plain(hints[name], saved[name]) for name in _PERIODS})
-
-
-def to_json(value: object) -> str:
-    """Write records as JSON; see `to_plain`."""
-    return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def to_plain(value: Any) -> Any:
-    """Convert records to plain JSON types, without fields at default."""
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return None if math.isnan(value) else value if math.isfinite(value) else str(value)
-    if isinstance(value, dt.date):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(inner) for key, inner in value.items()}
-    if isinstance(value, Iterable):
-        return [to_plain(inner) for inner in value]
-    record: Any = type(value)
-    return {
-        name: plain
-        for name, default in _defaults(record).items()
-        if (plain := to_plain(getattr(value, name))) != default
-    }
-
-
-@cache
-def _defaults(record: Any) -> dict[str, object]:
-    """Return the plain default of each field; `MISSING` if it has none."""
-    return {
-        each.name: MISSING
-        if each.default is each.default_factory is MISSING
-        else to_plain(each.default if each.default_factory is MISSING else each.default_factory())
-        for each in fields(record)
-    }
-
-
-def from_plain(kind: Any, value: Any) -> Any:
-    """Convert plain JSON types to a value of an annotated type.
-
-    Raises
-    ------
-    ValueError, TypeError, LookupError
-        If the value has another type.
-
-    Examples
-    --------
-    >>> from_plain(tuple[float, ...], [1.5, None])
-    (1.5, nan)
-    """
-    return _reader(kind)(value)
-
-
-@cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that reads a type."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind is float:
-        return _number
-    if kind in (str, int, bool, list, dict):
-        return partial(_checked, kind)
-    if kind in (dt.date, dt.datetime):
-        read_date: Callable[[Any], Any] = kind.fromisoformat
-        return read_date
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        readers = {each.name: _reader(hints[each.name]) for each in fields(kind)}
-        make: Any = kind
-        return lambda value: make(
-            **{name: readers[name](part) for name, part in _checked(dict, value).items()}
-        )
-    if origin in (Union, UnionType):
-        read = _reader(inner[0])
-        return lambda value: None if value is None else read(value)
-    if origin is tuple and inner[-1] is ...:
-        read = _reader(inner[0])
-        return lambda value: tuple(map(read, _checked(list, value)))
-    if origin is tuple:
-        of_parts = tuple(map(_reader, inner))
-        return lambda value: tuple(
-            read(part) for read, part in zip(of_parts, _checked(list, value), strict=True)
-        )
-    if origin is not None:
-        read = _reader(inner[1])
-        return lambda value: {key: read(part) for key, part in _checked(dict, value).items()}
-    return lambda value: value
-
-
-def _number(value: Any) -> float:
-    """Return a number; null is NaN, and text is infinite."""
-    if type(value) in (int, float):
-        return value
-    return math.nan if value is None else float(value)
-
-
-def _checked(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"must be {kind.__name__}, got {value!r:.80}")
-    return value
-
-
-_KINDS = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
-
-
-def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
-    """Write each table of nights to a Parquet file; see `History.export`."""
-    paths = {name: folder / f"{name}.parquet" for name in TABLES}
-    for name, path in paths.items():
-        if path.is_file() and path.stat().st_size and not _is_table(path, name):
-            raise OutputError(
-                f"folder: must hold no other files of these names, got {str(path)!r}, which is "
-                f"not a table {name!r} of a history; name another folder, or remove the file."
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make {str(folder)!r}: {error.strerror or error}.") from error
-    for name, path in paths.items():
-        with atomic_path(path) as part:
-            pq.write_table(_table(database, name), part)
-    return [*paths.values()]
-
-
-def _is_table(path: Path, name: str) -> bool:
-    """Return whether a file is this table."""
-    try:
-        # Arrow reads the name `s3:x` as an address.
-        return pq.read_schema(path.absolute()).names == [*columns(name)]
-    except (pa.ArrowException, OSError):
-        return False
-
-
-def _table(database: sqlite3.Connection, name: str) -> pa.Table:
-    schema = pa.schema([(column, _KINDS[kind]) for column, kind in columns(name).items()])
-    order = "date, label" + (", place" if "place" in schema.names else "")
-    rows = database.execute(f"SELECT * FROM {name} ORDER BY {order}")  # noqa: S608 - our own names
-    contents = list(zip(*rows, strict=True)) or [()] * len(schema)
-    table = pa.table([*map(pa.array, contents, schema.types)], schema=schema)
-    return table.set_column(0, "date", pc.cast(table.column("date"), pa.date32()))
+    answer = next((word for word, holds in answers.items() if holds), "no difference shown")
+    texts = [
+        " ".join(
+            [
+                f"{one['name']} {amount(one['delta'], None, True, '.4g')}",
+                interval_text(one["ci_low"], one["ci_high"], None, True, ".4g"),
+                f"({verdict_text(one['verdict']).word})",
+            ]
+        ).replace("  ", " ")
+        for one in first
+        if one["slice"] == ALL
+    ]
+    for verdict in ("worse", "better"):
+        of_verdict = [
+            one for one in sorted(compared, key=strength, reverse=True) if one["verdict"] == verdict
+        ]
+        names = [one["name"] for one in of_verdict if one in main and one not in first]
+        slices = [one["slice"] for one in of_verdict if one in first and one not in main]
+        texts += [f"{verdict} in {named(each)}" for each in (names, slices) if each]
+    failed = any(one.condition and one.score in ("", model) for one in night.findings)
+    texts += ["a gate failed"] if failed else []
+    text = f"{model} against {night.baseline}: {'; '.join([answer, *texts])}"
+    return {"score": model, "against": night.baseline, "answer": answer, "text": text}

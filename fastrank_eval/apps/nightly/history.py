@@ -18,7 +18,8 @@ from urllib.parse import quote
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval.apps.nightly.documents import (
+from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
+from fastrank_eval.apps.nightly.saved_nights import (
     PROVISIONAL,
     SCHEMA,
     checked_status,
@@ -32,7 +33,6 @@ from fastrank_eval.apps.nightly.documents import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
 
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568

@@ -7,11 +7,6 @@ import math
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import HistoryError, SourceError
-from fastrank_eval.apps.nightly.documents import (
-    PROVISIONAL,
-    provisional_content,
-    provisional_values,
-)
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -24,6 +19,11 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     SavedStates,
     Settings,
+)
+from fastrank_eval.apps.nightly.saved_nights import (
+    PROVISIONAL,
+    provisional_content,
+    provisional_values,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, day_text, reads_measures
 from fastrank_eval.results.report import amount

@@ -11,11 +11,11 @@ from typing import Any
 
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
+from fastrank_eval.apps.nightly.documents import document, documents
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
-from fastrank_eval.apps.nightly.summary_files import with_equal_findings
-from fastrank_eval.apps.nightly.text import STATUSES, sentences
+from fastrank_eval.apps.nightly.text import STATUSES
 
 #: Days of a strip of statuses.
 STRIP_DAYS = 30
@@ -54,9 +54,9 @@ def labels_content(
         for night in history.of(label).read(max(own), max(own))
     ]
     together = len(nights) == len(labels) > 0 and len({night.date for night in nights}) == 1
-    nights = with_equal_findings(nights) if together else nights
     night_of = {night.label: night for night in nights}
-    texts_of = {night.label: sentences(night) for night in nights}
+    told = documents(nights) if together else map(document, nights)
+    texts_of = {one["label"]: one["texts"]["sentences"] for one in told if "label" in one}
     first_texts = texts_of[labels[0]] if together else []
     common = [text for text in first_texts if all(text in of for of in texts_of.values())]
     return {

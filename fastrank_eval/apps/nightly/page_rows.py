@@ -65,7 +65,7 @@ def top_changes(night: Night) -> list[TopChanges]:
     failed = [one for one in night.findings if one.kind == "gate"]
     changes_by_key: dict[tuple[object, ...], list[tuple[_Rank, NightDifference]]] = {}
     for one in night.compared:
-        verdict = verdict_text(one)
+        verdict = verdict_text(one.verdict)
         if verdict.shown:
             alarmed = any(key_of(f) == key_of(one) and f.compared in ("", one.kind) for f in failed)
             other = one.measure not in night.measures[:1]
@@ -136,13 +136,13 @@ class PageRow:
     @property
     def shown(self) -> bool:
         """Whether any change is significant."""
-        return any(verdict_text(change).shown for change in self.changes.values())
+        return any(verdict_text(change.verdict).shown for change in self.changes.values())
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """The sort key: changes since earlier nights first, by strength."""
         since = [change for kind, change in self.changes.items() if kind != "baseline"]
-        significant = [change for change in since if verdict_text(change).shown]
+        significant = [change for change in since if verdict_text(change.verdict).shown]
         strongest = max(map(strength, significant or self.changes.values()), default=0.0)
         return (not significant, not self.shown, -strongest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeGuard
@@ -419,39 +419,19 @@ def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
     return tuple(sorted(worst, key=lambda one: (indices[one.measure], -one.sigmas)))
 
 
-def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration], int]]:
-    """Yield the worst slices of each measure, if they are not calibrated.
-
-    Yields
-    ------
-    tuple
-        Name of the measure; at most three slices; number of others that are not calibrated.
-    """
-    for measure, slices in by_measure(night):
-        found = [one for one in slices if _is_significant(one, night)]
-        if found:
-            yield night.name_of(measure), found[:_MOST_IN_TEXT], len(found[_MOST_IN_TEXT:])
-
-
 def calibration_texts(night: Night) -> list[str]:
-    """Describe `worst_slices`, a line for each slice of a model."""
+    """Describe the worst slices of each measure that are not calibrated."""
     worst: dict[tuple[str, str], NightCalibration] = {}
-    for _, slices, _ in worst_slices(night):
-        for one in slices:
+    for _, slices in by_measure(night):
+        for one in [one for one in slices if _is_significant(one, night)][:_MOST_IN_TEXT]:
             worst.setdefault((one.score, one.slice), one)
     return [
         f"{one.score} is not calibrated "
-        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {slice_text(one)}"
+        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {amount(one.sigmas, 1)} "
+        f"sigmas, {positives(one.expected)} positives expected and {positives(one.observed)} "
+        f"observed, p {p_text(one.p_adjusted)}"
         for one in worst.values()
     ]
-
-
-def slice_text(one: NightCalibration) -> str:
-    """Write the sigmas, positives and p-value of a slice."""
-    return (
-        f"{amount(one.sigmas, 1)} sigmas, {positives(one.expected)} positives expected and "
-        f"{positives(one.observed)} observed, p {p_text(one.p_adjusted)}"
-    )
 
 
 def positives(number: float) -> str:

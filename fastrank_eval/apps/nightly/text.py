@@ -26,7 +26,6 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     GateOutcome,
     Night,
-    NightDifference,
     key_of,
 )
 from fastrank_eval.measures.names import COMPARISON_FIELDS
@@ -357,18 +356,14 @@ class VerdictText:
         return self.tone in ("good", "bad", "shift")
 
 
-def verdict_text(difference: NightDifference) -> VerdictText:
+def verdict_text(verdict: str) -> VerdictText:
     """Shorten a verdict.
 
     Examples
     --------
-    >>> line = NightDifference(
-    ...     "baseline", "new", "old", "", "all", "GAUC", 0.1, verdict="not significant"
-    ... )
-    >>> verdict_text(line)
+    >>> verdict_text("not significant")
     VerdictText(word='unclear', tone='none')
     """
-    verdict = "no difference" if difference.delta == 0 == difference.se else difference.verdict
     return VerdictText(_SHORT.get(verdict, verdict), _TONES.get(verdict, "unknown"))
 
 
@@ -552,7 +547,7 @@ def sentences(night: Night) -> list[str]:
         result.append(f"{no_labels_text(night) or 'The night has no rows'}{gates}.")
     elif flags:
         meaning = STATUSES["data_quality"].meaning.removesuffix(".")
-        result.append(f"{meaning}: {_named(flags, _MAX_SENTENCES, '; ')}.")
+        result.append(f"{meaning}: {named(flags, _MAX_SENTENCES, '; ')}.")
     few_score_models = {
         one.score
         for one in night.findings
@@ -618,10 +613,10 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         since = day_text(first.since.isoformat(), night.date)
         parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
-        parts.append(f"Also changed: {_named([night.name_of(one.measure) for one in others])}.")
+        parts.append(f"Also changed: {named([night.name_of(one.measure) for one in others])}.")
     if finding.kind == "alarm" and others:
         names = [f"{night.name_of(one.measure)}{where(one.slice)}" for one in others]
-        parts.append(f"Also: {_named(names)}.")
+        parts.append(f"Also: {named(names)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))
     return " ".join(filter(None, parts))
@@ -729,7 +724,7 @@ def _other_slices(night: Night, finding: Finding) -> str:
     worse = [one.slice for one in worst_first]
     if not worse:
         return f"Other {plural} show no regression."
-    return f"Other {plural} that are worse too: {_named(worse)}."
+    return f"Other {plural} that are worse too: {named(worse)}."
 
 
 def _subject(night: Night, finding: Finding) -> str:
@@ -793,7 +788,7 @@ def capped(texts: Sequence[str], most: int, joined: str = "and ") -> list[str]:
     return [*texts[:most], *([f"{joined}{others} more"] if others > 0 else [])]
 
 
-def _named(texts: Sequence[str], most: int = _MAX_NAMED, between: str = ", ") -> str:
+def named(texts: Sequence[str], most: int = _MAX_NAMED, between: str = ", ") -> str:
     """Join the first texts, and say how many others there are."""
     others = len(texts) - most
     return between.join(texts[:most]) + (f" and {others} more" if others > 0 else "")

@@ -14,10 +14,11 @@ import pytest
 
 from fastrank_eval.apps.nightly.alarms import LEARNING, judge_alarms
 from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
+from fastrank_eval.apps.nightly.summary_files import markdown, summary
 from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.engine.records import MeasureValue
 from tests.support.nights import a_night, a_value
@@ -237,8 +238,8 @@ def test_3__correlated_nights__are_named_on_the_page_of_the_night(history: Histo
             )
             shown = replace(night, notes=tuple(said))
             assert said[0][1:] in page([shown])
-            assert said[0] in night_markdown(shown).replace("\\", "")
-            assert night_dict(shown)["notes"] == said
+            assert said[0] in markdown([document(shown)]).replace("\\", "")
+            assert summary(document(shown))["notes"] == said
 
 
 def test_night__run_again__is_judged_as_before(history: History) -> None:
@@ -271,8 +272,8 @@ def test_alarm__in_words__has_both_levels_and_the_first_night(history: History) 
     assert ", and was +0.02" in text
     assert " over 40 nights before. Since 10 Apr " in text
     assert others == []
-    assert night_dict(night)["findings"][0]["kind"] == "alarm"
-    assert night_dict(night)["reason"] == text
+    assert summary(document(night))["findings"][0]["kind"] == "alarm"
+    assert summary(document(night))["reason"] == text
     assert '<span class="verdict bad">alarm</span>' in page(history.read(last=on(raised)))
     later = replace(history.read(on(raised + 3), on(raised + 3))[0], status="changed")
     assert f"; the alarm was on {on(raised).day} Apr" in sentences(later)[0]

@@ -12,10 +12,11 @@ import pytest
 from pyarrow import parquet
 
 import fastrank_eval as fe
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
+from fastrank_eval.apps.nightly.summary_files import lines, markdown
 from tests.support.nightly_runs import CONFIG, kept, nightly, on
 
 MEASURE = "MultiECCE(columns='slot')"
@@ -94,8 +95,8 @@ def test_night_without_the_measure__has_no_table() -> None:
     night = run()
     assert night.calibration == ()
     assert "Calibration by slice" not in page([night])
-    assert "Worst slices" not in night_markdown(night)
-    assert "sigmas" not in night_lines(night)
+    assert "Worst slices" not in markdown([document(night)])
+    assert "sigmas" not in lines([document(night)])
 
 
 def test_many_slices__the_worst_hundred_and_all_rows_stay() -> None:
@@ -119,6 +120,7 @@ def test_text_and_json__name_the_worst_that_are_off() -> None:
     assert told["calibration"][0] == {
         **{name: getattr(worst, name) for name in vars(worst)},
         "name": MEASURE,
+        "verdict": "not calibrated",
     }
     assert len(told["calibration"]) == 8
 
@@ -136,7 +138,7 @@ def test_several_nights__the_last_lists_calibration__json_and_pages_all(
     before, last = outcome.stdout.split(f"{on(3)}", 1)
     assert on(2) in before
     assert "sigmas" not in before
-    assert f"{LABEL}" in last
+    assert "score_b is not calibrated in" in last.replace("\\_", "_")
     summary = json.loads(Path("out.json").read_text())
     assert [len(night["calibration"]) for night in summary["nights"]] == [8, 8, 8]
     for day in (1, 2, 3):
@@ -159,5 +161,5 @@ def test_two_measures__page_explains_sigmas_once__text_names_a_slice_once() -> N
     configure(f"""["GAUC", "{MEASURE}", "MultiECCE(columns='slot', min_clicks=40)"]""")
     night = run()
     assert len({one.measure for one in night.calibration}) == 2
-    assert night_lines(night).count(f"score_b is not calibrated in {LABEL}") == 1
+    assert lines([document(night)]).count(f"score_b is not calibrated in {LABEL}") == 1
     assert page([night]).count("A sigma is the standard deviation") == 1

@@ -14,9 +14,10 @@ import pytest
 
 from fastrank_eval.apps.nightly import display_names
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
-from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines
+from fastrank_eval.apps.nightly.summary_files import lines, summary
 from fastrank_eval.apps.nightly.text import meaning, outcome_of
 from tests.support.nightly_runs import CONFIG, adjust, days, dump, kept, kept_on, nightly, on
 from tests.support.nights import a_night
@@ -30,11 +31,11 @@ def said_of(night: Night, exit_code: int) -> Iterator[str]:
     yield f"{night.date.day}: {night.status}, exit {exit_code}, compared with {compared}"
     for one in night.gates:
         yield f"gate {': '.join(filter(None, [one.text, outcome_of(one).word, one.reason]))}"
-    others = night_lines(night).splitlines()[1:]
+    others = lines([document(night)]).splitlines()[1:]
     yield from (line.strip() for line in others if "gate failed" not in line)
     if night.status == "fine":
         yield meaning(night)
-    assert night_dict(night)["notes"] == [*night.notes]
+    assert summary(document(night))["notes"] == [*night.notes]
 
 
 @pytest.mark.parametrize("case", cases("comparisons"), ids=str)

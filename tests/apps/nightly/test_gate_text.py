@@ -8,11 +8,12 @@ import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, JudgedGate, gate_outcomes
 from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
 from fastrank_eval.apps.nightly.label_delay import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, Night
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
 from tests.support.sample_nights import month
 from tests.support.transcripts import answers
@@ -77,7 +78,7 @@ def test_provisional_night_without_rows__says_so_once() -> None:
     gates = settings("gates", fail_if=("GAUC < 0.9",))
     outcome = gate_so_far(GateOutcome("GAUC < 0.9", False, NO_ROWS), night, gates)
     assert outcome == GateOutcome("GAUC < 0.9", True, NO_ROWS)
-    assert night_markdown(replace(night, gates=(outcome,))).count("no rows") == 1
+    assert markdown([document(replace(night, gates=(outcome,)))]).count("no rows") == 1
 
 
 def test_gates_with_corrected_p_values__say_how_often_they_fail_without_a_difference() -> None:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
 from fastrank_eval.apps.nightly import run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
-from fastrank_eval.apps.nightly.documents import PROVISIONAL
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import Night
@@ -25,7 +25,9 @@ from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import with_compositions, with_periods
 from fastrank_eval.apps.nightly.run import NightRun, keep_provisional
 from fastrank_eval.apps.nightly.run import nightly as run_night
-from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
+from fastrank_eval.apps.nightly.saved_nights import PROVISIONAL
+from fastrank_eval.apps.nightly.summary_files import lines as lines_of
+from fastrank_eval.apps.nightly.summary_files import markdown, summary
 from tests.support.nightly_runs import dump, everything, kept, nightly
 from tests.support.transcripts import Case, cases
 
@@ -179,9 +181,10 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     write(0, late=0.6)
     early = judge(0, morning(0)).night
     assert (early.status, early.provisional, early.label_age) == ("provisional", True, 5.5)
-    assert night_lines(early).startswith("2026-11-02 provisional: a GAUC 0.")
-    assert "labels are complete on 6 Nov, 00:00 UTC, and the next run after" in night_lines(early)
-    assert night_dict(stored(0)) == night_dict(early)
+    text = lines_of([document(early)])
+    assert text.startswith("2026-11-02 provisional: a GAUC 0.")
+    assert "labels are complete on 6 Nov, 00:00 UTC, and the next run after" in text
+    assert summary(document(stored(0))) == summary(document(early))
     write(0)
     final = judge(0, morning(3)).night
     assert (final.status, final.provisional) == ("fine", False)
@@ -193,9 +196,9 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     old, new = (headline(night)["a", "GAUC"] for night in (early, final))
     assert text.startswith("judged again with complete labels: was provisional; GAUC of a ")
     assert f"GAUC of a {old:.4f} → {new:.4f}; GAUC of b " in text
-    assert text in night_lines(final)
-    assert night_dict(stored(0)) == night_dict(final)
-    told = night_dict(final)
+    assert text in lines_of([document(final)])
+    assert summary(document(stored(0))) == summary(document(final))
+    told = summary(document(final))
     assert (told["provisional"], told["labels_complete"]) == (False, "2026-11-06T00:00:00+00:00")
     assert told["judged_before"]["status"] == "provisional"
     assert told["judged_before"]["values"][0]["value"] == old
@@ -213,8 +216,8 @@ def test_gates__of_a_provisional_night__fail_so_far() -> None:
     assert outcome.passed
     assert outcome.reason.startswith("fails with the labels so far: b: 0.")
     # The command that reproduces the number is there before labels are complete.
-    assert night_dict(night)["next_steps"]
-    strip = night_markdown(night, None, {day_of(-1): "fine", day_of(-2): "regression"})
+    assert summary(document(night))["next_steps"]
+    strip = markdown([document(night)], (), None, [{day_of(-1): "fine", day_of(-2): "regression"}])
     assert "Last 3 days: `R.p` (" in strip
     assert "`p` provisional" in strip
     assert "(provisional)</title>" in page([replace(night, date=day_of(-1)), night])
@@ -262,13 +265,15 @@ def test_later_complete_night__is_compared_again() -> None:
     assert (kinds(first), first.status) == ({"baseline", "yesterday"}, "regression")
     assert kinds(second) == {"baseline", "last_week"}
     assert first.notes == ("compared again: the labels of 2026-11-02 are complete",)
-    assert night_dict(stored(1)) == night_dict(first)
+    assert summary(document(stored(1))) == summary(document(first))
     # A run that reads the rows finds the same, and states are kept.
     lines = [line for line in dump() if "compared again" not in line]
     Path("gone").rename(f"logs/{day_of(1)}.parquet")
     again = judge(1, morning(12), gates).night
     seconds = {"seconds": first.seconds}
-    assert night_dict(replace(again, **seconds)) == night_dict(replace(first, notes=()))
+    assert summary(document(replace(again, **seconds))) == summary(
+        document(replace(first, notes=()))
+    )
     assert [line for line in dump() if line not in lines and '"state"' in line] == []
     # No further run compares them again.
     assert judge(0, morning(12), gates).again == ()

@@ -19,9 +19,10 @@ from click.testing import Result
 from fastrank_eval.apps.nightly import alarms, run
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name, read_config
+from fastrank_eval.apps.nightly.documents import documents
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.summary_files import nights_lines
+from fastrank_eval.apps.nightly.summary_files import lines as lines_of
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_notify import TABLE, Receiver, receiver
 from tests.support.asgi_client import Client
@@ -423,7 +424,7 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     (click,) = nightly_run.nightly(config.select(due[night]), night, now=third)
     assert (click.night.label, click.night.provisional) == ("click", False)
     assert click.night.judged_before is not None
-    lines = nights_lines([click.night])
+    lines = lines_of(documents([click.night]))
     assert lines.startswith("2026-11-01 fine: click fine\n")
     assert "judged again with complete labels" in lines
     assert for_label("order")[0].provisional

@@ -18,9 +18,10 @@ from pyarrow import parquet
 
 from fastrank_eval.apps.demo.examples import write_late
 from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
-from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import sentences
 from tests.support.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.support.sample_nights import month as sample_month
@@ -217,10 +218,10 @@ def test_markdown__strip__has_the_status_of_each_day_up_to_the_night() -> None:
         for ago, status in ((31, "regression"), (5, "fine"), (3, "data_quality"), (2, "changed"))
     }
     assert "Last 6 days: `.-Dc-R` (`.` fine, `c` changed, `R` regression, " in (
-        text := night_markdown(night, None, before)
+        text := markdown([document(night)], (), None, [before])
     )
     assert "`D` data quality, `-` no night)\n" in text
-    assert "days:" not in night_markdown(night)
+    assert "days:" not in markdown([document(night)])
 
 
 @pytest.mark.parametrize("name", ["tables", "s3:tables"])

@@ -20,12 +20,10 @@ from fastrank_eval.apps.nightly import page as page_module
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Night,
-    NightDifference,
     NightQuality,
 )
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.text import verdict_text
 from fastrank_eval.engine.records import MeasureValue
 from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import LAST, month
@@ -239,12 +237,6 @@ def test_page__without_its_libraries__names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "jinja2" else 1)
     with pytest.raises(ArgumentError, match=r"need jinja2, .*fastrank_eval\[report\]"):
         page([tiny()])
-
-
-@pytest.mark.parametrize("se, word", [(0.0, "same"), (math.nan, "not tested")])
-def test_verdict__of_no_difference__is_the_same_without_an_error(se: float, word: str) -> None:
-    one = NightDifference("yesterday", "b", "b", "", "slot=side", "GAUC", 0.0, se)
-    assert verdict_text(replace(one, verdict="not tested")).word == word
 
 
 def test_page__sparklines__end_in_a_dot_only_where_the_night_has_a_value() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fastrank_eval.apps.nightly.documents import document, documents
 from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     CompositionChange,
@@ -22,12 +23,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDrift,
 )
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import (
-    night_lines,
-    night_markdown,
-    nights_lines,
-    nights_markdown,
-)
+from fastrank_eval.apps.nightly.summary_files import lines, markdown
 from tests.apps.nightly.test_page import planted, tiny
 from tests.support.html_elements import elements, told_by
 from tests.support.sample_nights import EMPTY, few, month
@@ -208,7 +204,8 @@ def test_night__in_its_banner_in_lines_and_in_markdown__says_the_same(case: Case
     (banner,) = (
         one for one in elements(page(nights)) if "banner" in one.attributes.get("class", "").split()
     )
-    texts = " ".join(banner.all_text().split()), night_lines(nights[-1]), night_markdown(nights[-1])
+    told = [document(nights[-1])]
+    texts = " ".join(banner.all_text().split()), lines(told), markdown(told)
     case.check(line for text in texts for line in text.splitlines() if line.strip())
 
 
@@ -216,5 +213,6 @@ def test_night__in_its_banner_in_lines_and_in_markdown__says_the_same(case: Case
 def test_nights_of_labels__in_lines_and_in_markdown__say_once_what_they_share(case: Case) -> None:
     (name,) = case.given
     nights = LABELLED[name]
-    texts = nights_lines(nights), nights_markdown(nights, [None] * len(nights))
+    told = documents(nights)
+    texts = lines(told), markdown(told)
     case.check(line for text in texts for line in text.splitlines() if line.strip())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDifference
-from fastrank_eval.apps.nightly.page_rows import TopChanges, top_changes
-from fastrank_eval.apps.nightly.summary_files import night_dict
 from tests.support.nights import a_night
 
 
@@ -26,8 +26,13 @@ def night_of(*compared: NightDifference, findings: tuple[Finding, ...] = ()) -> 
     return a_night(measures=("GAUC", "AUC", "PCOC"), compared=compared, findings=findings)
 
 
-def named(found: list[TopChanges]) -> list[tuple[str, str]]:
-    return [(one.difference.slice, one.difference.measure) for one in found]
+def top_changes(night: Night) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document(night)["top_changes"]
+    return found
+
+
+def named(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(one["slice"], one["measure"]) for one in found]
 
 
 SIDE = (
@@ -48,22 +53,19 @@ def test_moved__what_a_gate_failed_for_leads_in_its_measure() -> None:
     assert named(found) == [
         ("slot=side", "GAUC"), ("country=FR", "GAUC"), ("country=US", "GAUC"), ("slot=top", "PCOC"),
     ]  # fmt: skip
-    assert [one.alarmed for one in found] == [True, False, False, False]
-    assert [one.others for one in found] == [1, 0, 0, 0]
+    assert [one["gate_failed"] for one in found] == [True, False, False, False]
+    assert [one["others"] for one in found] == [1, 0, 0, 0]
     assert named(top_changes(night_of(*SIDE)))[:2] == [
         ("country=FR", "GAUC"),
         ("slot=side", "GAUC"),
     ]
-    told = night_dict(night_of(*SIDE, findings=(FAILED,)))["top_changes"]
-    assert [(one["slice"], one["measure"]) for one in told] == named(found)
-    assert [one["gate_failed"] for one in told] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
     "changes, alarmed",
     [
         ({"compared": ""}, True),  # a limit of the value
-        ({"compared": "yesterday"}, False),
+        ({"compared": "yesterday", "against": "2026-10-31"}, False),
         ({"slice": "country=FR"}, False),
         ({"score": "old"}, False),
         ({"measure": ""}, False),  # a gate on rows
@@ -71,5 +73,5 @@ def test_moved__what_a_gate_failed_for_leads_in_its_measure() -> None:
 )
 def test_moved__gates_of_every_form(changes: dict[str, str], alarmed: bool) -> None:
     found = top_changes(night_of(*SIDE, findings=(replace(FAILED, **changes),)))
-    (side,) = (one for one in found if one.difference.slice == "slot=side")
-    assert side.alarmed == alarmed
+    (side,) = (one for one in found if one["slice"] == "slot=side")
+    assert side["gate_failed"] == alarmed

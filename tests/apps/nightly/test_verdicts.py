@@ -17,6 +17,7 @@ import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.findings import (
     by_importance,
     gate_findings,
@@ -25,7 +26,7 @@ from fastrank_eval.apps.nightly.findings import (
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import headline_of, sentences
 from tests.support.html_elements import told_by
 from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
@@ -274,7 +275,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 def test_slice_that_fails__is_first_on_the_page_and_in_markdown(night: Night, case: Case) -> None:
     pytest.importorskip("jinja2")
     if case.given == ["markdown"]:
-        text = night_markdown(night, "my report/2026-11-21.html")
+        text = markdown([document(night)], ["my report/2026-11-21.html"])
         case.check(line for line in text.splitlines() if line)
     elif case.given == ["page"]:
         case.check(told_by(page([night])))
@@ -393,4 +394,4 @@ def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> No
         )
         of = replace(night, findings=findings)
         assert "<script>alert" not in page([of])
-        assert "<script>" not in night_markdown(of, evil)
+        assert "<script>" not in markdown([document(of)], [evil])
