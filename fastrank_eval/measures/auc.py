@@ -254,16 +254,16 @@ class PooledAUC(OrderedMeasure):
         """Compute the area, with what is known beside it."""
         if self.bins is not None:
             area, bound = state.auc()
-            details = {BOUND: bound, "bins": state.bin_count}
-            missing = state.missing
+            details, scores = {BOUND: bound, "bins": len(state.merged_bins().keys)}, state
         else:
             scores = state.scores if self.se == "clustered" else state
             if self.se is not None:
                 # Before the area, which is then computed from the steps.
                 scores.steps(map_jobs)
             area, details = scores.auc(self.max_fpr, map_jobs), {}
-            missing = scores.missing(map_jobs) if math.isnan(area) else ""
-        return undefined(missing) if math.isnan(area) else PooledValue(area, None, details)
+        if math.isnan(area):
+            return undefined(scores.missing(map_jobs))
+        return PooledValue(area, None, details)
 
     def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         result = self._area(state, map_jobs)

@@ -40,9 +40,9 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.exact import UNIT, ExactSums
 from fastrank_eval.stats.score_runs import (
-    NO_VALUES,
     Codes,
     ScoreRuns,
+    ScoreTable,
     encode_rows,
     firsts_of,
     ranges_of,
@@ -51,7 +51,6 @@ from fastrank_eval.stats.score_runs import (
     sortable_codes,
     sum_of_products,
 )
-from fastrank_eval.stats.weighted_scores import area_under
 
 _Value = TypeVar("_Value")
 #: Rows without weights have this array.
@@ -354,6 +353,14 @@ class Bins:
         """Distinct scores; the least number if a bin has more than one."""
         return len(self.keys) + int(np.count_nonzero(self.lowest != self.highest))
 
+    def rows(self) -> tuple[np.ndarray, float]:
+        """Return the counts and 1, or the sums of weights as `scaled_weights` does."""
+        return (
+            scaled_weights(self.counts)
+            if isinstance(self.counts, ExactSums)
+            else (self.counts, 1.0)
+        )
+
 
 class BinnedScores:
     """Scores in bins, for AUC with an error bound.
@@ -369,14 +376,11 @@ class BinnedScores:
     """
 
     def __init__(self, bins: int, weighted: bool = False) -> None:
-        self._bins = bins
-        self._weighted = weighted
-        # A thread takes one and puts it back.
-        self._parts: list[_ThreadBins] = []
-        #: Number of bins, set by `auc`.
-        self.bin_count = 0
-        #: The reason why `auc` returned NaN.
-        self.missing = "single_class"
+        self._most, self._weighted = bins, weighted
+        # A thread borrows some rows that are not counted, or some bins, and puts them back.
+        self._pending: list[list[Codes]] = []
+        self._counted: list[Bins] = []
+        self._level = 0
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None = None) -> int:
         """Add rows, as `PooledScores.add`; weights are float64 of shape (rows,).
@@ -386,17 +390,31 @@ class BinnedScores:
         int
             A level; that of all rows is no less.
         """
-        try:
-            part = self._parts.pop()
-        except IndexError:
-            part = _ThreadBins(self._bins, self._weighted)
-        level = part.add(score, positive, weight)
-        self._parts.append(part)
-        return level
+        signed = np.ones(len(score)) if weight is None else weight.copy()
+        signed[positive] *= -1.0
+        if not len(score):
+            return self._level
+        rows = _borrowed(self._pending, [])
+        rows.append(Codes(sortable_codes(score), signed))
+        if sum(len(codes) for codes, _ in rows) < _BATCH_ROWS:
+            self._pending.append(rows)
+        else:
+            self._count(rows)
+        return self._level
+
+    def _count(self, rows: list[Codes]) -> None:
+        """Count rows in bins; weights are negative where the row is positive."""
+        bins = _borrowed(self._counted, _empty_bins())
+        codes, signed = (np.concatenate(part) for part in zip(*rows, strict=True))
+        added = _bins_of(Codes(codes, signed), bins.level, self._most, self._weighted)
+        bins = merge_bins([bins, added], self._most)
+        self._level = max(self._level, bins.level)
+        self._counted.append(bins)
 
     def merge(self, other: BinnedScores) -> None:
         """Add another state of as many bins; the order of merging does not matter."""
-        self._parts += other._parts
+        self._pending += other._pending
+        self._counted += other._counted
 
     def to_arrays(self) -> Arrays:
         """Write the bins of all rows.
@@ -409,7 +427,7 @@ class BinnedScores:
             ``counts``, or with weights ``counts.at`` and ``counts.digits`` of `ExactSums`.
         """
         bins = self.merged_bins()
-        setup = np.array([self._bins, self._weighted, bins.level], np.int64)
+        setup = np.array([self._most, self._weighted, bins.level], np.int64)
         columns = {name: delta_encode(getattr(bins, name)) for name in _ASCENDING}
         if isinstance(bins.counts, ExactSums):
             return {"setup": setup, **columns, **bins.counts.to_arrays("counts", len(bins.keys))}
@@ -422,7 +440,6 @@ class BinnedScores:
             raise ValueError(f"setup must have 3 numbers, got {len(arrays['setup'])}")
         max_bins, weighted, level = arrays["setup"].tolist()
         state = cls(max_bins, bool(weighted))
-        own = _ThreadBins(max_bins, bool(weighted))
         keys, lowest, highest = (delta_decode(arrays[name]) for name in _ASCENDING)
         if len(keys):
             counts = (
@@ -430,13 +447,23 @@ class BinnedScores:
                 if weighted
                 else arrays["counts"].astype(np.int64)
             )
-            own._bins = Bins(level, keys, lowest, highest, counts)
-        state._parts.append(own)
+            state._counted.append(Bins(level, keys, lowest, highest, counts))
         return state
 
     def merged_bins(self) -> Bins:
-        """Return the bins of all rows."""
-        return merge_bins([part.all() for part in self._parts], self._bins)
+        """Return the bins of all rows, while no thread adds."""
+        pending, self._pending = self._pending, []
+        for rows in pending:
+            self._count(rows)
+        self._counted = [merge_bins(self._counted, self._most)]
+        return self._counted[0]
+
+    def table(self) -> ScoreTable:
+        """Return the positives and others of each bin, the highest first."""
+        bins = self.merged_bins()
+        counts, scale = bins.rows()
+        keys, positives, others = (frozen(each[::-1].copy()) for each in (bins.keys, *counts))
+        return ScoreTable(keys, positives, others, scale)
 
     def auc(self) -> tuple[float, float]:
         """Compute the area under the ROC curve and a bound of its error.
@@ -448,34 +475,22 @@ class BinnedScores:
         bound : float
             0 if no bin has more than one score.
         """
-        bins = self.merged_bins()
-        self.bin_count = len(bins.keys)
-        if not self.bin_count:
-            return math.nan, math.nan
-        shared = bins.lowest != bins.highest
-        if isinstance(bins.counts, ExactSums):
-            return self._weighted_area(bins.counts, shared)
-        positives, others = bins.counts
-        all_positives, all_others = int(positives.sum()), int(others.sum())
-        pairs = all_positives * all_others
-        if not pairs:
-            return math.nan, math.nan
-        below = np.cumsum(others) - others
-        won = sum_of_products(positives, 2 * below + others)
-        area = won / (2 * pairs)
-        tied = sum_of_products(positives[shared], others[shared])
-        # 2**-52 is for the rounding of both quotients.
-        return area, tied / (2 * pairs) + 2.0**-52 if tied else 0.0
-
-    def _weighted_area(self, weights: ExactSums, shared: np.ndarray) -> tuple[float, float]:
-        (positives, others), _ = scaled_weights(weights)
-        area = area_under(others[::-1], positives[::-1], None)
+        area, bins = self.table().area(), self.merged_bins()
         if math.isnan(area):
-            self.missing = "single_class" if positives.any() or others.any() else "zero_weight"
             return math.nan, math.nan
-        tied = float(np.sum(positives[shared] * others[shared]))
-        # 1e-12 is for the rounding of the sums.
-        return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
+        (positives, others), _ = bins.rows()
+        shared = bins.lowest != bins.highest
+        if self._weighted:
+            tied = float(np.sum(positives[shared] * others[shared]))
+            # 1e-12 is for the rounding of the sums.
+            return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
+        tied, pairs = sum_of_products(positives[shared], others[shared]), positives.sum()
+        # 2**-52 is for the rounding of both quotients.
+        return area, tied / (2 * int(pairs) * int(others.sum())) + 2.0**-52 if tied else 0.0
+
+    def missing(self, map_jobs: JobMap = map) -> str | None:
+        """Return why `auc` is undefined, or None."""
+        return self.table().missing
 
 
 def align_bins(reference: Bins, other: Bins) -> np.ndarray:
@@ -493,7 +508,7 @@ def align_bins(reference: Bins, other: Bins) -> np.ndarray:
     """
     parts = []
     for index, bins in enumerate((reference, other)):
-        rows = scaled_weights(bins.counts)[0] if isinstance(bins.counts, ExactSums) else bins.counts
+        rows, _ = bins.rows()
         counts = np.zeros_like(rows)
         counts[index] = rows.sum(axis=0)
         parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
@@ -522,46 +537,12 @@ def scaled_weights(weights: ExactSums) -> tuple[np.ndarray, float]:
     return np.sum(np.ldexp(digits, shifts), axis=2), 2.0**scale
 
 
-class _ThreadBins:
-    """The bins of one thread."""
-
-    def __init__(self, bins: int, weighted: bool) -> None:
-        self._max_bins = bins
-        self._weighted = weighted
-        self._bins = _empty_bins()
-        self._pending: list[tuple[np.ndarray, np.ndarray]] = []
-        self._weights: list[np.ndarray] = []
-        self._rows = 0
-
-    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None) -> int:
-        mask = np.zeros(len(score), np.bool_)
-        mask[positive] = True
-        self._pending.append((sortable_codes(score), mask))
-        if weight is not None:
-            self._weights.append(weight.copy())
-        self._rows += len(score)
-        if self._rows >= _BATCH_ROWS:
-            self.all()
-        return self._bins.level
-
-    def all(self) -> Bins:
-        """Count the pending rows and return the bins of all rows."""
-        if self._pending:
-            codes, positive = (np.concatenate(part) for part in zip(*self._pending, strict=True))
-            level, most = self._bins.level, self._max_bins
-            if self._weighted:
-                added = [_weight_bins(codes, positive, np.concatenate(self._weights), level, most)]
-            else:
-                added = [
-                    _count_bins(codes[rows], level, most, counter)
-                    for counter, rows in enumerate((positive, ~positive))
-                    if rows.any()
-                ]
-            self._pending.clear()
-            self._weights.clear()
-            self._rows = 0
-            self._bins = merge_bins([self._bins, *added], most)
-        return self._bins
+def _borrowed(shared: list[_Value], new: _Value) -> _Value:
+    """Take an item that no other thread has, or a new one."""
+    try:
+        return shared.pop()
+    except IndexError:
+        return new
 
 
 def _empty_bins() -> Bins:
@@ -610,25 +591,17 @@ def keys_of(codes: np.ndarray, ascending: bool = True) -> np.ndarray:
     return keys
 
 
-def _count_bins(codes: np.ndarray, level: int, max_bins: int, counter: int) -> Bins:
-    """Count the rows of one class in bins."""
-    sorted_codes = sort_codes(Codes(codes, NO_VALUES)).codes
-    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
-    counts = np.zeros((2, len(keys)), np.int64)
-    counts[counter] = rows
-    return Bins(level, keys, lowest, highest, counts)
-
-
-def _weight_bins(
-    codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int, max_bins: int
-) -> Bins:
-    """Sum the weights of rows in bins."""
-    signed = np.where(positive, -weight, weight)
-    sorted_codes, signed = sort_codes(Codes(codes, signed))
-    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
-    weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
+def _bins_of(rows: Codes, level: int, max_bins: int, weighted: bool) -> Bins:
+    """Count rows in bins, or sum their weights, which are negative where they are positive."""
+    codes, signed = sort_codes(rows)
+    level, keys, lowest, highest, firsts = _cut_bins(codes, level, max_bins)
+    sizes, is_positive = np.diff(firsts, append=len(codes)), signed < 0
+    if not weighted:
+        positives = np.add.reduceat(is_positive, firsts, dtype=np.int64)
+        return Bins(level, keys, lowest, highest, np.stack([positives, sizes - positives]))
+    weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), sizes)
     weights.ensure_slices(len(keys))
-    for term, mask in enumerate((signed < 0, signed > 0)):
+    for term, mask in enumerate((is_positive, signed > 0)):
         weights.add_to_term(term, np.abs(signed[mask]), bins[mask])
     return Bins(level, keys, lowest, highest, weights)
 
@@ -636,7 +609,7 @@ def _weight_bins(
 def _cut_bins(
     codes: np.ndarray, level: int, max_bins: int
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return level, keys, lowest and highest codes and row counts of bins."""
+    """Return level, keys, lowest and highest codes and first rows of bins."""
     keys = keys_of(codes) >> np.uint64(level)
     firsts = firsts_of(keys)
     keys = keys[firsts]
@@ -646,9 +619,9 @@ def _cut_bins(
         keys >>= np.uint64(more)
         runs = firsts_of(keys)
         keys, level, firsts = keys[runs], level + more, firsts[runs]
-    rows = np.diff(firsts, append=len(codes))
-    lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))
-    return level, keys, lowest, highest, rows
+    lasts = np.append(firsts[1:], len(codes)) - 1
+    lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, lasts))
+    return level, keys, lowest, highest, firsts
 
 
 def _bits_to_drop(keys: np.ndarray, max_bins: int) -> int:

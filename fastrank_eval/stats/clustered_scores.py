@@ -20,8 +20,7 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import ClusterSums, Placements, ScoredRows
-from fastrank_eval.stats.binned_scores import BinnedScores, keys_of, scaled_weights
-from fastrank_eval.stats.exact import ExactSums
+from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
 from fastrank_eval.stats.intervals import GROUP_ROUNDINGS, ULP_HALF, effective_groups
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_runs import (
@@ -311,11 +310,8 @@ class ClusteredBins(BinnedScores, ClusteredRows):
     def placements(self, map_jobs: JobMap) -> Placements:
         """Compute the placement values of all bins."""
         bins = self.merged_bins()
-        counts, scale = bins.counts, 1.0
-        if isinstance(counts, ExactSums):
-            counts, scale = scaled_weights(counts)
-        positives, others = counts
-        between = np.zeros(len(bins.keys) + 1, counts.dtype)
+        (positives, others), scale = bins.rows()
+        between = np.zeros(len(bins.keys) + 1, others.dtype)
         bits = int(bins.keys[-1]).bit_length()
         keys = bins.keys.astype(np.uint32 if bits <= 32 else np.uint64)
         return Placements(keys, positives, others, between, scale, bits, bins.level)

@@ -571,15 +571,6 @@ def _concatenate(parts: list[Codes], use: str = "rows") -> Codes:
     return Codes(joined, np.concatenate(values, out=joined_values))
 
 
-def area_from_steps(steps: RocSteps) -> float:
-    """Compute the AUC from ROC steps: exact, with one rounding."""
-    above = np.cumsum(steps.negatives_between)[:-1] + np.cumsum(steps.others)
-    others = int(steps.negatives_between.sum() + steps.others.sum())
-    won_twice = sum_of_products(steps.positives, 2 * (others - above) + steps.others)
-    pairs = int(steps.positives.sum()) * others
-    return won_twice / (2 * pairs) if pairs else float("nan")
-
-
 @dataclass(frozen=True)
 class ScoreTable:
     """Distinct scores, highest first, with their positives and others.
@@ -638,6 +629,34 @@ class ScoreTable:
             return None
         has_weight = self.positive > 0 or self.other > 0
         return "single_class" if has_weight or not len(self.score) else "zero_weight"
+
+    def area(self, max_fpr: float | None = None) -> float:
+        """Compute the area under the ROC curve; of counts with one rounding.
+
+        NaN if a class has no row or no weight. `max_fpr` is that of `PooledScores.auc`.
+        """
+        if self.positives.dtype != np.int64 or (max_fpr is not None and max_fpr < 1):
+            return area_under(*self.runs(), max_fpr)
+        others = int(self.other)
+        below = others - np.cumsum(self.others + self._others_before)
+        won_twice = sum_of_products(self.positives, 2 * below + self.others)
+        pairs = int(self.positives.sum()) * others
+        return won_twice / (2 * pairs) if pairs else float("nan")
+
+    @property
+    def _others_before(self) -> np.ndarray | int:
+        """The others between each score and the one before in the table."""
+        return 0
+
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return others and positives of each run, highest scores first.
+
+        Returns
+        -------
+        others, positives : ndarray, shape (scores,), or float64, shape (2 * scores + 1,)
+            Of steps, even entries are between two scores, odd ones at a score.
+        """
+        return self.others, self.positives
 
     def to_arrays(self) -> Arrays:
         """Write ``codes`` of the scores, ascending, ``positives`` and ``others``.
@@ -718,14 +737,12 @@ class RocSteps(ScoreTable):
         """All others: their number, or their weight times `scale`."""
         return float(self.others.sum() + self.negatives_between.sum())
 
-    def runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return others and positives of each run, highest scores first.
+    @property
+    def _others_before(self) -> np.ndarray:
+        return self.negatives_between[:-1]
 
-        Returns
-        -------
-        others, positives : ndarray of float64, shape (2 * scores + 1,)
-            Even entries: between two scores; odd entries: at a score.
-        """
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return others and positives of each run, as those of a table."""
         others, positives = np.zeros((2, 2 * len(self.score) + 1))
         others[0::2] = self.negatives_between
         others[1::2] = self.others
@@ -742,3 +759,60 @@ def _sum_between(others, index, between):  # type: ignore[no-untyped-def]
             k += 1
         else:
             between[k] += others[i]
+
+
+def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None) -> float:
+    """Sum the trapezoids under the ROC curve, one for each distinct score.
+
+    Parameters
+    ----------
+    others, positives : ndarray of float64, shape (scores,)
+        Rows, or their weight, at each distinct score, from the highest score down.
+    max_fpr : float or None
+        As in `PooledScores.auc`.
+    """
+    if max_fpr is None or max_fpr >= 1:
+        areas = np.empty(len(others))
+        if not _trapezoids(others, positives, areas):
+            return float("nan")
+        return min(max(float(np.sum(areas) / 2.0), 0.0), 1.0)
+    fpr, tpr = np.cumsum(others), np.cumsum(positives)
+    if not (len(fpr) and fpr[-1] > 0 and tpr[-1] > 0):
+        return float("nan")
+    fpr, tpr = np.append(0.0, fpr / fpr[-1]), np.append(0.0, tpr / tpr[-1])
+    stop = int(np.searchsorted(fpr, max_fpr, side="right"))
+    slope = (tpr[stop] - tpr[stop - 1]) / (fpr[stop] - fpr[stop - 1])
+    inside = slope * (max_fpr - fpr[stop - 1]) + tpr[stop - 1]
+    fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], inside)
+    area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2.0)
+    smallest_area = max_fpr * max_fpr / 2.0
+    area = 0.5 * (1.0 + (area - smallest_area) / (max_fpr - smallest_area))
+    return min(max(area, 0.0), 1.0)
+
+
+@kernel
+def _trapezoids(others, positives, areas):  # type: ignore[no-untyped-def]
+    """Compute twice the area under each step.
+
+    Return False if a class has no weight.
+    """
+    all_others = 0.0
+    all_positives = 0.0
+    for i in range(others.shape[0]):
+        all_others += others[i]
+        all_positives += positives[i]
+    if not (all_others > 0.0 and all_positives > 0.0):
+        return False
+    others_above = 0.0
+    positives_above = 0.0
+    fpr = 0.0
+    tpr = 0.0
+    for i in range(others.shape[0]):
+        others_above += others[i]
+        positives_above += positives[i]
+        next_fpr = others_above / all_others
+        next_tpr = positives_above / all_positives
+        areas[i] = (next_fpr - fpr) * (next_tpr + tpr)
+        fpr = next_fpr
+        tpr = next_tpr
+    return True

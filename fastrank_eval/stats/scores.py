@@ -20,14 +20,12 @@ from fastrank_eval.stats.score_runs import (
     RocSteps,
     ScoreRuns,
     ScoreTable,
-    area_from_steps,
     distinct_codes,
     find_codes,
     ranges_of,
     rank_codes,
     sum_of_products,
 )
-from fastrank_eval.stats.weighted_scores import area_under
 
 _Result = TypeVar("_Result")
 
@@ -291,10 +289,10 @@ class PooledScores:
         """
         with self._lock:
             if max_fpr is not None and max_fpr < 1:
-                return area_under(*self.steps(map_jobs).runs(), max_fpr)
+                return self.steps(map_jobs).area(max_fpr)
             if self._area is None:
                 steps = self._steps
-                self._area = self._exact_area(map_jobs) if steps is None else area_from_steps(steps)
+                self._area = self._exact_area(map_jobs) if steps is None else steps.area()
             return self._area
 
     def _exact_area(self, map_jobs: JobMap) -> float:

@@ -109,8 +109,7 @@ class WeightedScores:
 
         NaN if a class has no row or no weight.
         """
-        table = self.table(map_jobs)
-        return area_under(table.others, table.positives, max_fpr)
+        return self.table(map_jobs).area(max_fpr)
 
     def table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Sum the weights of the positives and the others of every distinct score."""
@@ -220,61 +219,4 @@ def _sum_runs(code, weight, scale, long, position, others, positives):  # type: 
         others[d] = total
         d += 1
         i = end
-    return True
-
-
-def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None) -> float:
-    """Sum the trapezoids under the ROC curve, one for each distinct score.
-
-    Parameters
-    ----------
-    others, positives : ndarray of float64, shape (scores,)
-        Rows, or their weight, at each distinct score, from the highest score down.
-    max_fpr : float or None
-        As in `PooledScores.auc`.
-    """
-    if max_fpr is None or max_fpr >= 1:
-        areas = np.empty(len(others))
-        if not _trapezoids(others, positives, areas):
-            return float("nan")
-        return min(max(float(np.sum(areas) / 2.0), 0.0), 1.0)
-    fpr, tpr = np.cumsum(others), np.cumsum(positives)
-    if not (len(fpr) and fpr[-1] > 0 and tpr[-1] > 0):
-        return float("nan")
-    fpr, tpr = np.append(0.0, fpr / fpr[-1]), np.append(0.0, tpr / tpr[-1])
-    stop = int(np.searchsorted(fpr, max_fpr, side="right"))
-    slope = (tpr[stop] - tpr[stop - 1]) / (fpr[stop] - fpr[stop - 1])
-    inside = slope * (max_fpr - fpr[stop - 1]) + tpr[stop - 1]
-    fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], inside)
-    area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2.0)
-    smallest_area = max_fpr * max_fpr / 2.0
-    area = 0.5 * (1.0 + (area - smallest_area) / (max_fpr - smallest_area))
-    return min(max(area, 0.0), 1.0)
-
-
-@kernel
-def _trapezoids(others, positives, areas):  # type: ignore[no-untyped-def]
-    """Compute twice the area under each step.
-
-    Return False if a class has no weight.
-    """
-    all_others = 0.0
-    all_positives = 0.0
-    for i in range(others.shape[0]):
-        all_others += others[i]
-        all_positives += positives[i]
-    if not (all_others > 0.0 and all_positives > 0.0):
-        return False
-    others_above = 0.0
-    positives_above = 0.0
-    fpr = 0.0
-    tpr = 0.0
-    for i in range(others.shape[0]):
-        others_above += others[i]
-        positives_above += positives[i]
-        next_fpr = others_above / all_others
-        next_tpr = positives_above / all_positives
-        areas[i] = (next_fpr - fpr) * (next_tpr + tpr)
-        fpr = next_fpr
-        tpr = next_tpr
     return True

@@ -70,10 +70,10 @@ def test_states__merge_to_the_same_bits_in_any_order(drawn, cut, bins, weighted,
         for some in (part[::2], part[1::2]):
             at = np.array(some, np.int64)
             state.add(score[at], np.flatnonzero(positive[at]), weight[at] if weighted else None)
-            state._parts[0].all()
+            state.merged_bins()
     parts[1].merge(parts[0])
     assert repr(parts[1].auc()) == repr(whole.auc())
-    assert parts[1].bin_count == whole.bin_count
+    assert len(parts[1].merged_bins().keys) == len(whole.merged_bins().keys)
 
 
 @given(st.data(), st.sampled_from([32, 64]))
@@ -121,9 +121,9 @@ def test_state__stays_small_however_many_rows_come(monkeypatch):
     for _ in range(30):
         score = rng.random(1 << 12)
         state.add(score, np.flatnonzero(rng.random(len(score)) < score))
-        (part,) = state._parts
-        assert not part._pending
-        used.append(len(part._bins.keys))
+        (bins,) = state._counted
+        assert not state._pending
+        used.append(len(bins.keys))
     assert max(used) <= 256
     area, bound = state.auc()
     assert area == pytest.approx(5 / 6, abs=0.01)
@@ -139,5 +139,5 @@ def test_one_class__is_undefined_with_a_reason():
         state = BinnedScores(8, weight is not None)
         state.add(np.array([0.1, 0.2]), np.flatnonzero(positive), weight)
         assert math.isnan(state.auc()[0])
-        assert state.missing == reason
+        assert state.missing() == reason
     assert math.isnan(BinnedScores(8).auc()[0])
