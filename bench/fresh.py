@@ -1,7 +1,7 @@
 """What only a fresh process can show: start-up with and without kernels, peak memory.
 
-`python -m bench.fresh SMALL LARGE MEASURES` prints the peak memory of streaming LARGE above what
-the process held after evaluating SMALL.
+`python -m bench.fresh SMALL FILE MEASURES OPTIONS` prints as JSON what evaluating FILE needed, and
+its memory above what the process held after evaluating SMALL.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from fastrank_eval._lib.kernel_store import user_folder
 
 __all__ = [
+    "Once",
     "command_line",
     "empty_store",
-    "peak_memory",
+    "evaluated_once",
     "polars_command",
     "resident",
     "run_command",
@@ -29,6 +34,9 @@ __all__ = [
 
 ROOT = Path(__file__).parent.parent
 ROOT_CACHE = Path("/var/cache")
+#: A file that is read faster is read again, up to this many seconds.
+_ENOUGH_SECONDS = 2.0
+_MOST_ROUNDS = 15
 
 
 @contextmanager
@@ -79,27 +87,64 @@ def run_command(command: list[str], store: Path) -> float:
     return _children_seconds() - before
 
 
-def peak_memory(small: Path, large: Path, measures: str, threads: int) -> dict[str, float]:
-    """Stream a sorted file in a fresh process and see how much memory that takes.
+@dataclass(frozen=True)
+class Once:
+    """What an evaluation in a fresh process needed.
+
+    Parameters
+    ----------
+    rows, groups : int
+    seconds : float
+        The median, where a small file was read more than once.
+    rounds : int
+    baseline_mb, peak_mb : float
+        Memory held after a small evaluation, and at most: VmHWM, in units of 10**6 bytes.
+    values : dict of str to float
+        Each measure's number; the same rows must give the same.
+    """
+
+    rows: int
+    groups: int
+    seconds: float
+    rounds: int
+    baseline_mb: float
+    peak_mb: float
+    values: dict[str, float]
+
+    @property
+    def mrows(self) -> float:
+        return self.rows / self.seconds / 1e6
+
+    @property
+    def ns_a_row(self) -> float:
+        return 1e9 * self.seconds / self.rows
+
+    @property
+    def above_mb(self) -> float:
+        return self.peak_mb - self.baseline_mb
+
+
+def evaluated_once(small: Path, file: Path, measures: str, **options: Any) -> Once:
+    """Evaluate a file in a fresh process.
 
     Parameters
     ----------
     small : Path
-        File evaluated first, so that imports and compiled kernels are in the baseline.
-    large : Path
-        File that is streamed.
+        Evaluated first, so that imports and compiled kernels are in the baseline.
+    file : Path
     measures : str
-    threads : int
+    **options
+        Of `fastrank_eval.evaluate`.
 
-    Returns
-    -------
-    dict
-        `baseline_mb`, `peak_mb` (of the whole process) and `above_mb`, in units of 10**6 bytes.
+    Raises
+    ------
+    subprocess.CalledProcessError
+        It failed, or was killed for want of memory.
     """
-    command = [sys.executable, "-m", "bench.fresh", str(small), str(large), measures, str(threads)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    measured: dict[str, float] = json.loads(done.stdout)
-    return measured
+    command = [sys.executable, "-m", "bench.fresh", str(small), str(file), measures]
+    command.append(json.dumps(options))
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    return Once(**json.loads(done.stdout))
 
 
 def _children_seconds() -> float:
@@ -121,21 +166,33 @@ def resident() -> tuple[int, int]:
     return psutil.Process().memory_info().rss, most if sys.platform == "darwin" else most << 10
 
 
-def _stream(small: Path, large: Path, measures: str, threads: int) -> dict[str, float]:
-    from bench.workload import evaluate
+def _measure(small: str, file: str, measures: str, options: str) -> Once:
+    import fastrank_eval
 
-    evaluate(small, measures, threads=threads, presorted=True)
+    def run(path: str) -> fastrank_eval.Result:
+        columns = {"group": "user_id", "label": "click", "score": "score_a"}
+        given = {**columns, "measures": measures, "keep": "", **json.loads(options)}
+        return fastrank_eval.evaluate(path, **given)
+
+    run(small)
     baseline, _ = resident()
-    evaluate(large, measures, threads=threads, presorted=True)
+    seconds: list[float] = []
+    while not seconds or (sum(seconds) < _ENOUGH_SECONDS and len(seconds) < _MOST_ROUNDS):
+        started = time.perf_counter()
+        result = run(file)
+        seconds.append(time.perf_counter() - started)
     # Linux counts pages thread by thread, late: the most it tells may be less than it told before.
     peak = max(baseline, resident()[1])
-    return {
-        "baseline_mb": baseline / 1e6,
-        "peak_mb": peak / 1e6,
-        "above_mb": (peak - baseline) / 1e6,
-    }
+    return Once(
+        result.meta.rows,
+        result.meta.groups,
+        median(seconds),
+        len(seconds),
+        baseline / 1e6,
+        peak / 1e6,
+        {value.measure: value.value for value in result},
+    )
 
 
 if __name__ == "__main__":
-    _small, _large, _measures, _threads = sys.argv[1:]
-    print(json.dumps(_stream(Path(_small), Path(_large), _measures, int(_threads))))
+    print(json.dumps(_measure(*sys.argv[1:]).__dict__))

@@ -15,18 +15,19 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyarrow import parquet
 
+from bench.fresh import Once, evaluated_once
 from bench.machine import Clock, described, machine_lines
-from bench.once import Once, evaluated_once, takes_memory
 from bench.tables import NONE, number, table
 from bench.workload import MEASURES, SEED, SMALL_ROWS, THREADS
 from fastrank_eval import FastRankEvalError
 from fastrank_eval.apps.demo import write_parquet
 from fastrank_eval.apps.demo.rows import Recipe
 
-__all__ = ["Entry", "report"]
+__all__ = ["FOLDER", "Entry", "made_once", "report"]
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "build" / "bench"
@@ -78,8 +79,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     machine, clock = described(), Clock()
     try:
-        small = _file("sorted", SMALL_ROWS)
-        files = [(order, rows, _file(order, rows)) for order, rows in wanted]
+        small = made_once(_path("sorted", SMALL_ROWS), SMALL_ROWS, order="sorted")
+        files = [
+            (order, rows, made_once(_path(order, rows), rows, order=order))
+            for order, rows in wanted
+        ]
     except FastRankEvalError as error:
         print(error, file=sys.stderr)
         return 2
@@ -88,9 +92,6 @@ def main(arguments: list[str] | None = None) -> int:
         for measures in chosen.measures:
             limits = [None, chosen.memory] if order == "shuffled" else [None]
             for memory in limits:
-                if memory is not None and not takes_memory():
-                    print(f"evaluate() has no option memory: {memory} is not measured")
-                    continue
                 entry = _entry(small, path, order, measures, rows, memory, chosen.threads)
                 entries.append(entry)
                 print(" ".join(_line(entry)), flush=True)
@@ -138,22 +139,29 @@ def _path(order: str, rows: int) -> Path:
     return FOLDER / f"{order}-{rows}.parquet"
 
 
-def _recipe(order: str, rows: int) -> str:
-    return Recipe(rows, seed=SEED, order="sorted" if order == "sorted" else "shuffled").to_json()
-
-
-def _made(order: str, rows: int) -> bool:
+def _is_made(path: Path, rows: int, **choices: Any) -> bool:
     """Whether the file is there already, made by the same recipe."""
-    path = _path(order, rows)
     if not path.is_file():
         return False
     noted = (parquet.read_schema(path).metadata or {}).get(b"data_gen", b"")
-    return bool(noted.decode() == _recipe(order, rows))
+    return bool(noted.decode() == Recipe(rows, seed=SEED, **choices).to_json())
+
+
+def made_once(path: Path, rows: int, **choices: Any) -> Path:
+    """Make a file of impressions unless it is there; return its path."""
+    if not _is_made(path, rows, **choices):
+        print(f"making {path}", flush=True)
+        write_parquet(path, rows, seed=SEED, overwrite=True, **choices)
+    return path
 
 
 def _no_room(wanted: Iterable[tuple[str, int]]) -> str:
     """What to say if the files to be made would fill the disk; empty if they fit."""
-    needed = sum(_BYTES[order] * rows for order, rows in wanted if not _made(order, rows))
+    needed = sum(
+        _BYTES[order] * rows
+        for order, rows in wanted
+        if not _is_made(_path(order, rows), rows, order=order)
+    )
     free = shutil.disk_usage(FOLDER).free
     if needed + _SPARE_BYTES <= free or not needed:
         return ""
@@ -164,28 +172,14 @@ def _no_room(wanted: Iterable[tuple[str, int]]) -> str:
     )
 
 
-def _file(order: str, rows: int) -> Path:
-    path = _path(order, rows)
-    if not _made(order, rows):
-        print(f"making {path}", flush=True)
-        write_parquet(
-            path,
-            rows,
-            seed=SEED,
-            order="sorted" if order == "sorted" else "shuffled",
-            overwrite=True,
-        )
-    return path
-
-
 def _entry(
     small: Path, path: Path, order: str, measures: str, rows: int, memory: str | None, threads: int
 ) -> Entry:
     order = "sorted" if order == "sorted" else "scattered"
+    options: dict[str, Any] = {"threads": threads, "order": order}
+    options |= {} if memory is None else {"memory": memory}
     try:
-        once = evaluated_once(
-            small, path, MEASURES[measures], threads=threads, order=order, memory=memory
-        )
+        once = evaluated_once(small, path, MEASURES[measures], **options)
     except subprocess.CalledProcessError as error:
         print(f"{order}, {rows:,} rows, {measures}: failed with status {error.returncode}")
         return Entry(order, measures, rows, memory, None)
@@ -243,7 +237,7 @@ def _line(entry: Entry) -> list[str]:
         number(once.ns_a_row),
         f"{once.baseline_mb:.0f}",
         f"{once.peak_mb:.0f}",
-        f"{once.peak_mb - once.baseline_mb:.0f}",
+        f"{once.above_mb:.0f}",
         str(once.rounds),
     ]
 
@@ -277,7 +271,7 @@ def _little_memory(entries: list[Entry]) -> list[list[str]]:
     for entry in entries:
         if entry.memory is None or entry.once is None:
             continue
-        above = entry.once.peak_mb - entry.once.baseline_mb
+        above = entry.once.above_mb
         amount, unit = _MEMORY.fullmatch(entry.memory).groups()  # type: ignore[union-attr]
         limit = float(amount) * (1000 if unit == "GB" else 1)
         lines.append(

@@ -25,12 +25,10 @@ import psutil
 import pyarrow as pa
 
 from bench.machine import described, machine_lines
-from bench.scale import FOLDER
+from bench.scale import FOLDER, made_once
 from bench.tables import number, table
-from bench.workload import COLUMNS, FULL_ROWS, SEED, SEVEN
+from bench.workload import COLUMNS, FULL_ROWS, SEVEN
 from fastrank_eval import spark
-from fastrank_eval.apps.demo import write_parquet
-from fastrank_eval.apps.demo.rows import Recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +102,15 @@ def main(arguments: list[str] | None = None) -> int:
         print("python -m bench.spark needs pyspark and a Java of 17 or later", file=sys.stderr)
         return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
-    files = {key: _file(key, chosen.rows) for key in chosen.keys}
+    files = {
+        key: made_once(
+            FOLDER / f"spark-{key}-{chosen.rows}.parquet",
+            chosen.rows,
+            order="shuffled",
+            ids=KEYS[key],
+        )
+        for key in chosen.keys
+    }
     machine = described()
     machine["versions"] = {**machine["versions"], "pyspark": version("pyspark")}  # type: ignore[dict-item]
     cases = []
@@ -128,20 +134,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--cores", type=int, default=2)
     add("--output", type=Path, default=ROOT / "bench" / "SPARK.md")
     return parser
-
-
-def _file(key: str, rows: int) -> Path:
-    """Shuffled impressions with keys of a type, made once."""
-    from pyarrow import parquet
-
-    path = FOLDER / f"spark-{key}-{rows}.parquet"
-    ids = KEYS[key]
-    recipe = Recipe(rows, seed=SEED, order="shuffled", ids=ids).to_json()
-    made = path.is_file() and (parquet.read_schema(path).metadata or {}).get(b"data_gen", b"")
-    if not made or made.decode() != recipe:
-        print(f"making {path}", flush=True)
-        write_parquet(path, rows, seed=SEED, order="shuffled", ids=ids, overwrite=True)
-    return path
 
 
 @contextmanager
