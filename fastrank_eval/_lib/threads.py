@@ -162,11 +162,16 @@ def _adopt_arrays(adopted: list[dict[Any, np.ndarray]], begin: Event) -> None:
 
 
 def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:
-    size = sum(array.nbytes for arrays in _free_arrays for array in arrays.values())
+    size = sum(map(_bytes_of, _free_arrays))
     for arrays in adopted:
-        size += sum(array.nbytes for array in arrays.values())
+        size += _bytes_of(arrays)
         if size <= _MAX_FREE_BYTES:
             _free_arrays.append(arrays)
+
+
+def _bytes_of(arrays: dict[Any, np.ndarray]) -> int:
+    """Count the bytes of arrays; of larger ones, little was ever touched."""
+    return sum(array.nbytes for array in arrays.values() if array.nbytes <= _MAX_BYTES)
 
 
 @cache
@@ -188,7 +193,9 @@ def drop_free_arrays() -> None:
 _MAX_BYTES = 16 << 20
 
 
-def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
+def scratch(
+    use: str, size: int, dtype: DTypeLike = np.int64, *, sparse: bool = False
+) -> np.ndarray:
     """Return an array that the thread's next call for the same use overwrites.
 
     New arrays of the size of a batch cost 0.3 to 1.2 ns a row in page faults.
@@ -200,6 +207,8 @@ def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
     size : int
         Number of items.
     dtype : dtype
+    sparse : bool
+        Only its first part is touched, as a rule; `drop_scratch` is for exceptions.
 
     Returns
     -------
@@ -209,10 +218,17 @@ def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
     key = use, dtype
     array = arrays.get(key)
     if array is None or len(array) < size:
-        if size * np.dtype(dtype).itemsize > _MAX_BYTES:
+        if not sparse and size * np.dtype(dtype).itemsize > _MAX_BYTES:
             return np.empty(size, dtype)
         array = arrays[key] = np.empty(max(size, 1 << 12), dtype)
     return array[:size]
+
+
+def drop_scratch(use: str, size: int) -> None:
+    """Forget an array of integers of which more than a small part was touched."""
+    arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
+    if size * 8 > _MAX_BYTES:
+        arrays.pop((use, np.int64), None)
 
 
 def scratch_table(use: str, lines: int, size: int, dtype: DTypeLike = np.float64) -> np.ndarray:

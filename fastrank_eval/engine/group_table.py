@@ -32,7 +32,7 @@ from fastrank_eval.stats.means import Clusters
 from fastrank_eval.stats.tally import Measured, RankedGroups
 
 
-@dataclass
+@dataclass(init=True)
 class GroupTable:
     """Keys, values and weights of groups: of a chunk, a run or a state.
 

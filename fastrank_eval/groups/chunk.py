@@ -46,7 +46,7 @@ def ranked_by_counting(score: np.ndarray, starts: np.ndarray, labels: Labels) ->
     return RankedRows(labels.indices, labels.offsets, row, frozen(above), frozen(size))
 
 
-@dataclass(frozen=True)
+@dataclass(init=True)
 class Chunk:
     """Consecutive whole groups.
 
@@ -159,7 +159,7 @@ class Chunk:
         return Chunk(self.columns, starts, labels=of_clusters, buckets=buckets), of_clusters
 
 
-@dataclass(frozen=True)
+@dataclass(init=True)
 class Scored:
     """Rows of a chunk that a model has scored.
 

@@ -30,7 +30,7 @@ def count_relevant(grade: np.ndarray, offsets: np.ndarray, rel: float) -> np.nda
     return frozen(total[offsets[1:]] - total[offsets[:-1]])
 
 
-@dataclass
+@dataclass(init=True)
 class Labels(Cached):
     """Labels of whole groups, with a cache that all models share.
 

@@ -148,7 +148,7 @@ class RowWeights:
     zeros: np.ndarray
 
 
-@dataclass
+@dataclass(init=True)
 class Ranking(Cached):
     """Labelled rows of a chunk under one model and one tie policy.
 

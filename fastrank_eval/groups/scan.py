@@ -26,7 +26,7 @@ from fastrank_eval._lib.arrow import (
     row_column,
 )
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval._lib.threads import scratch
+from fastrank_eval._lib.threads import drop_scratch, scratch
 from fastrank_eval.groups.labels import Labels, RankedRows
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import encode_keys
@@ -100,7 +100,7 @@ def scan(
     bits, is_byte = label.view(f"u{label.dtype.itemsize}"), label.dtype.itemsize == 1
     given = 0 if starts is None else len(starts)
     bounds = given or len(label) + 1
-    edges = scratch("edges", bounds + _SPARE)
+    edges = scratch("edges", bounds + _SPARE, sparse=True)
     if starts is not None:
         edges[:given] = starts
     # The bits of -0.0 count too: there may be room for more.
@@ -119,6 +119,7 @@ def scan(
     )  # fmt: skip
     known, ranked, count, rises, rises_inside, ascents = counts.tolist()
     starts = edges[:known].copy()
+    drop_scratch("edges", known)
     first, end = (int(starts[0]), int(starts[-1])) if known else (0, 0)
     least, highest = grade[count : count + 2].tolist()
     from_first = starts - first if first else starts

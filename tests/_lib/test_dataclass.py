@@ -46,7 +46,18 @@ def _classes(decorator: Callable[..., Any]) -> dict[str, Any]:
     class Hidden:
         x: int
 
-    return {"Point": Point, "Checked": Checked, "Open": Open, "Hidden": Hidden}
+    @decorator(init=True)
+    class Compiled:
+        x: int
+        names: list[str] = field(default_factory=list)
+
+    return {
+        "Point": Point,
+        "Checked": Checked,
+        "Open": Open,
+        "Hidden": Hidden,
+        "Compiled": Compiled,
+    }
 
 
 OURS = _classes(dataclass)
@@ -66,6 +77,7 @@ def test_arguments__by_place_or_name__become_attributes(of: dict[str, Any]) -> N
     assert (point.x, point.y, point.names, point.unit, point.costs) == (1, 2, ["a"], "km", None)
     assert of["Checked"](1, 2, [], 4).z == 4
     assert of["Point"](1).names is not of["Point"](1).names
+    assert of["Compiled"](1, names=["a"]) == of["Compiled"](1, ["a"]) != of["Compiled"](1)
 
 
 @both
