@@ -65,21 +65,9 @@ WITHOUT_BUCKETS = "without_buckets"
 
 
 @lru_cache(1024)
-def state_name(key: Hashable) -> str:
-    """Name the state that measures with a key share."""
-    return json.dumps(key)
-
-
-@lru_cache(1024)
-def paired_state_name(key: Hashable) -> str:
-    """Name the state of the moments of two models' terms."""
-    return json.dumps([PAIRS, key])
-
-
-@lru_cache(1024)
-def bucket_state_name(key: Hashable) -> str:
-    """Name the sums by bucket of the terms of a state."""
-    return json.dumps([BY_BUCKET, key])
+def state_name(key: Hashable, kind: str = "") -> str:
+    """Name the state that measures with a key share, or what is summed beside it."""
+    return json.dumps([kind, key] if kind else key)
 
 
 def is_by_bucket(state: str) -> bool:

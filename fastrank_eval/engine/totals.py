@@ -23,13 +23,11 @@ from fastrank_eval.engine.state_arrays import (
     Rows,
     SavedSlices,
     StateArrays,
-    bucket_state_name,
     field_key,
     field_numbers,
     field_to_arrays,
     field_values,
     fields_of,
-    paired_state_name,
     read,
     read_like,
     renumber,
@@ -82,8 +80,8 @@ ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
 
 # Counters of a slice. Rows of negative grade are counted for all rows only.
 _GROUPS, _ROWS, _POSITIVES, _NEGATIVES, _CLUSTERS = range(5)
-# Parts of `Sums`: these counts, and sums of n^2 and n^4 over the rows n of groups: products of n$
-# and n^2.
+# Parts of `Sums`: these counts, and sums of n^2 and n^4 over the rows n of groups, which are
+# products of n and n^2.
 _COUNTS, _SIZES = ("", "counts"), ("", "sizes")
 _SIZE_TERMS = ((0, 0), (1, 1))
 
@@ -102,7 +100,7 @@ class PooledStates:
     pairs : dict of int to dict
         For each model that is compared with the baseline, the moments of both models' terms by
         key. The terms of the baseline come first.
-    buckets : list of dict
+    buckets : dict of int to dict
         For each model the sums of its terms by bucket, by key, if the plan keeps them.
     """
 
@@ -120,14 +118,19 @@ class PooledStates:
             }
             for model in plan.candidates
         }
-        self.buckets: list[dict[Hashable, RowSums]] = [
-            {
+        self.buckets: dict[int, dict[Hashable, RowSums]] = {
+            model: {
                 key: RowSums(state.moments.terms, BUCKETS)
                 for key, state in states.items()
                 if plan.buckets and isinstance(state, ClusteredSums)
             }
-            for states in self.models
-        ]
+            for model, states in enumerate(self.models)
+        }
+
+    def _beside(self) -> list[tuple[str, int, dict[Hashable, PooledState]]]:
+        """List by kind and model what is summed beside the states of measures."""
+        kinds = (PAIRS, self.pairs), (BY_BUCKET, self.buckets)
+        return [(kind, *of) for kind, by_model in kinds for of in by_model.items()]
 
     def add(self, scored: Sequence[Scored]) -> None:
         """Add the rows of whole groups, as each model scores them."""
@@ -144,10 +147,10 @@ class PooledStates:
                 else:
                     measure.add_rows(state, rows)
             terms_of_models.append(terms)
-        for rows, terms, by_bucket in zip(scored, terms_of_models, self.buckets, strict=True):
+        for model, by_bucket in self.buckets.items():
             for key, buckets in by_bucket.items():
-                for term, numbers in enumerate(terms.get(key, ())):
-                    buckets.add(term, numbers, rows.chunk.buckets)
+                for term, numbers in enumerate(terms_of_models[model].get(key, ())):
+                    buckets.add(term, numbers, scored[model].chunk.buckets)
         if self._plan.baseline is None:
             return
         base = terms_of_models[self._plan.baseline]
@@ -186,21 +189,16 @@ class PooledStates:
 
     def merge(self, other: PooledStates) -> None:
         """Add the states of other rows, which may change."""
-        for model, states in enumerate(self.models):
+        own, others = ([*one.models, *(of for _, _, of in one._beside())] for one in (self, other))
+        for states, more in zip(own, others, strict=True):
             for key, state in states.items():
-                state.merge(other.models[model][key])
-        for model, pairs in self.pairs.items():
-            for key, moments in pairs.items():
-                moments.merge(other.pairs[model][key])
-        for by_bucket, more in zip(self.buckets, other.buckets, strict=True):
-            for key, buckets in by_bucket.items():
-                buckets.merge(more[key])
+                state.merge(more[key])
 
     def use_buckets(self) -> None:
         """Take buckets as the independent clusters."""
         terms: list[dict[Hashable, np.ndarray]] = [
             {key: rounded(buckets.sums()) for key, buckets in by_bucket.items()}
-            for by_bucket in self.buckets
+            for by_bucket in self.buckets.values()
         ]
         for states, of_model in zip(self.models, terms, strict=True):
             for key, numbers in of_model.items():
@@ -236,14 +234,9 @@ class PooledStates:
             else:
                 parts = {score: state.to_arrays() for score, state in states.items()}
             arrays |= {(where, score, state_name(key)): part for score, part in parts.items()}
-            for model, pairs in self.pairs.items():
-                if key in pairs:
-                    name = paired_state_name(key)
-                    arrays[where, scores[model], name] = pairs[key].to_arrays()
-            for score, by_bucket in zip(scores, self.buckets, strict=True):
-                if key in by_bucket and plan.buckets:
-                    name = bucket_state_name(key)
-                    arrays[where, score, name] = by_bucket[key].to_arrays()
+            for kind, model, of in self._beside():
+                if key in of:
+                    arrays[where, scores[model], state_name(key, kind)] = of[key].to_arrays()
         return arrays
 
     def load(
@@ -254,7 +247,7 @@ class PooledStates:
         states = copy(self)
         states.models = [{} for _ in self.models]
         states.pairs = {model: {} for model in self.pairs}
-        states.buckets = [{} for _ in self.buckets]
+        states.buckets = {model: {} for model in self.buckets}
         scores = self._plan.roles.scores
         for key, measure in self._plan.pooled_states.items():
             own, name = self.models[0][key], state_name(key)
@@ -267,14 +260,10 @@ class PooledStates:
             for score, of_model in zip(scores, states.models, strict=True):
                 state = read(arrays, where, score, name, partial(read_like, own, values))
                 of_model[key] = renumber(state, measure, numbers)
-        for model, pairs in self.pairs.items():
-            for key in pairs:
-                place = where, scores[model], paired_state_name(key)
-                states.pairs[model][key] = read(arrays, *place, ClusterMoments.from_arrays)
-        for score, own_buckets, of_bucket in zip(scores, self.buckets, states.buckets, strict=True):
-            for key, like in own_buckets.items():
-                place = where, score, bucket_state_name(key)
-                of_bucket[key] = cast(RowSums, read(arrays, *place, partial(read_like, like, 0)))
+        for (kind, model, likes), (_, _, of) in zip(self._beside(), states._beside(), strict=True):
+            for key, like in likes.items():
+                place = where, scores[model], state_name(key, kind)
+                of[key] = read(arrays, *place, partial(read_like, like, 0))
         return states
 
 
@@ -445,7 +434,7 @@ class Sums(States):
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
         """Select the sums of some measures; `plan` must list the same ones."""
         of_models = {at: state.of_measures(indices) for at, state in self._states() if at[0]}
-        sums = self.of(self.parts | of_models)
+        sums = self.with_parts(self.parts | of_models)
         sums._plan = plan
         return sums
 
@@ -513,37 +502,25 @@ class Sums(States):
         return np.flatnonzero(self.counts.tables[0, :, _ROWS])
 
 
-class SliceStates:
+class SliceStates(States):
     """The pooled states of each slice of a slicing; threads share them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._of_slices: dict[int, PooledStates] = {}
+        self.parts: dict[int, PooledStates] = {}
 
     def of(self, slice_index: int) -> PooledStates:
         """Return the pooled states of one slice."""
         with self._lock:
-            if slice_index not in self._of_slices:
-                self._of_slices[slice_index] = PooledStates(self._plan)
-            return self._of_slices[slice_index]
-
-    def add(self, slice_index: int, states: PooledStates) -> None:
-        """Add the states of other rows of a slice, which may change."""
-        if slice_index in self._of_slices:
-            self._of_slices[slice_index].merge(states)
-        else:
-            self._of_slices[slice_index] = states
+            if slice_index not in self.parts:
+                self.parts[slice_index] = PooledStates(self._plan)
+            return self.parts[slice_index]
 
     def use_buckets(self) -> None:
         """Take buckets as the independent clusters."""
-        for states in self._of_slices.values():
+        for states in self.parts.values():
             states.use_buckets()
-
-    def merge(self, other: SliceStates) -> None:
-        """Add the states of other rows, which may change."""
-        for slice_index, states in other._of_slices.items():
-            self.add(slice_index, states)
 
 
 class SliceTotals(NamedTuple):
@@ -740,7 +717,7 @@ class Totals:
             if plan.pooled_states:
                 for code in np.flatnonzero(indices >= 0).tolist():
                     where = Rows(by, slices.labels[code])
-                    states.add(code, pooled_states.load(arrays, where, numbers))
+                    states.merge_part(code, pooled_states.load(arrays, where, numbers))
         return totals
 
     def _slicings(self) -> Iterator[tuple[str, Slices, Sums, SliceStates]]:

@@ -92,7 +92,7 @@ class BucketSums(States):
 
     def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
-        return self.of({new: self.parts[m] for new, m in enumerate(measures)})
+        return self.with_parts({new: self.parts[m] for new, m in enumerate(measures)})
 
     def take(self, slices: np.ndarray) -> Self:
         """Select the sums of some slices, in this order; zeros for -1."""
@@ -114,6 +114,6 @@ class BucketSums(States):
     def read_like(self, slices: int, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the sums of as many measures that `to_arrays` wrote."""
         rows = slices * BUCKETS
-        return self.of(
+        return self.with_parts(
             {m: ExactSums.from_arrays(_TERMS, arrays, f"{m}.sums", rows) for m in self.parts}
         )

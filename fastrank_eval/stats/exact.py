@@ -420,9 +420,9 @@ class States:
 
     def take(self, slices: np.ndarray) -> Self:
         """Select the sums of some slices, in this order; zeros for -1."""
-        return self.of({key: part.take(slices) for key, part in self.parts.items()})
+        return self.with_parts({key: part.take(slices) for key, part in self.parts.items()})
 
-    def of(self, parts: dict[Any, Any]) -> Self:
+    def with_parts(self, parts: dict[Any, Any]) -> Self:
         """Return the same with other parts."""
         states = copy(self)
         states.parts = parts

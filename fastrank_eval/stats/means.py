@@ -168,7 +168,7 @@ class _GroupState(States):
                 parts[key] = SliceCounts(part.tables[list(measures)])
             else:
                 parts |= {(new, key[1]): part for new, m in enumerate(measures) if m == key[0]}
-        return self.of(parts)
+        return self.with_parts(parts)
 
     def to_arrays(self) -> Arrays:
         """Write the sums and the counters of every slice."""
@@ -268,7 +268,7 @@ class MeanState(_GroupState):
         slices : ndarray of int64, shape (clusters,)
             The slice of each cluster.
         """
-        state = self.of(self.parts | {_COUNTS: self.counts.widened(_CLUSTERS + 1)})
+        state = self.with_parts(self.parts | {_COUNTS: self.counts.widened(_CLUSTERS + 1)})
         for m, numbers in enumerate(terms):
             if numbers is None:
                 continue
@@ -455,7 +455,7 @@ class PairedState(_GroupState):
         As `MeanState.with_clusters`. `terms` are of both models. Differences of values in clusters
         are unknown, and so are 0.
         """
-        state = self.of(self.parts | {_COUNTS: self.counts.widened(10)})
+        state = self.with_parts(self.parts | {_COUNTS: self.counts.widened(10)})
         for m, pair in enumerate(terms):
             if pair is None:
                 continue
