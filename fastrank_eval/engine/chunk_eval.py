@@ -80,7 +80,9 @@ def evaluate_chunk(
     measure_chunk(chunk, plan, labels, additions, states, name, group_values=values)
     if values is not None:
         values.positives = labels.relevant_of_each(1.0)
-        values.first_rows = chunk.columns.first_rows(chunk.starts)
+        values.first_rows = chunk.first_rows
+        if chunk.first_rows is None:
+            values.first_rows = chunk.columns.first_rows(chunk.starts)
     if keys is not None and chunk.grouped:
         count_largest(chunk, plan, totals, keys, most)
     if labels.min_grade < 0:

@@ -649,7 +649,11 @@ class ScatteredEvaluator:
                 return self._sort(in_memory, rest, disk_bytes, narrow)
         if not in_memory:
             return [[] for _ in self._evaluator.grouped]
-        return self._gather(Gatherer(self._partitioners[0], in_memory))
+        # Messages, and first rows of groups that lose some.
+        number_rows = self._evaluator.plan_columns.item is not None or any(
+            plan.roles.drops_rows for plan in self._evaluator.plans
+        )
+        return self._gather(Gatherer(self._partitioners[0], in_memory, number_rows=number_rows))
 
     def _partition(self, reading: RowReader) -> Iterator[tuple[int, PartitionedBatch | None]]:
         """Yield the number of rows of each batch, and the batch partitioned."""
@@ -684,7 +688,7 @@ class ScatteredEvaluator:
         watches = self._watches()
 
         def evaluate_range(partitions: range) -> BatchResult:
-            rows, starts, keys, clusters = gatherer.gather(partitions)
+            rows, starts, keys, first_rows, clusters = gatherer.gather(partitions)
             runs = [watch.run(keys(slice(None)), np.arange(len(starts) - 1)) for watch in watches]
             # Without a scan whether scores happen to descend in every group.
             chunks = [
@@ -692,6 +696,7 @@ class ScatteredEvaluator:
                     *(of_plan, starts),
                     ranked_rows=dict.fromkeys(range(of_plan.models)),
                     clusters=clusters,
+                    first_rows=first_rows,
                 )
                 for of_plan in evaluator.for_plans(rows)
             ]

@@ -67,6 +67,8 @@ class Chunk:
         First group of each cluster, then the number of groups; None: each group is one.
     buckets : ndarray of int64, shape (groups,), or None
         The bucket of each group's cluster, if sums by bucket are kept.
+    first_rows : ndarray of int64, shape (groups,), or None
+        Number of each group's first row in the input, if the columns have no row numbers.
     """
 
     columns: Columns
@@ -76,6 +78,7 @@ class Chunk:
     ranked_rows: Mapping[int, RankedRows | None] = field(default_factory=dict)
     clusters: np.ndarray | None = None
     buckets: np.ndarray | None = None
+    first_rows: np.ndarray | None = None
     #: Identifies the chunk to those who keep rows of several models after the chunk is freed.
     token: object = field(default_factory=object, compare=False)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -162,6 +162,7 @@ class Partitioner:
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers
+        self._kind_of_numbers = np.uint32 if 0 < rows < 1 << 32 else np.int64
         self._rows, self._memory = rows, memory
         self._blocks: dict[tuple[Any, ...], Block] = {}
         self._lock = threading.Lock()
@@ -242,8 +243,9 @@ class Partitioner:
         if not self._keeps_numbers:
             return None
         if batch.row_numbers is not None:
-            return batch.row_numbers
-        return batch.first_row + np.arange(batch.rows)
+            return batch.row_numbers.astype(self._kind_of_numbers)
+        first, last = batch.first_row, batch.first_row + batch.rows
+        return np.arange(first, last, dtype=self._kind_of_numbers)
 
 
 @kernel
@@ -309,26 +311,43 @@ class _Batches(NamedTuple):
 
     Parameters
     ----------
-    words : list of (ndarray, read-only)
-        Words of the keys, as in `PartitionedBatch`.
+    words : list of (int, ndarray, ndarray), read-only
+        For each word of the keys, and for the row numbers: its index among all; its value in each
+        row, as in `PartitionedBatch`; int64, shape (batches,): the numbers to add.
     parts : list of (ndarray of unsigned integers, read-only, or None)
         The bits of the other columns.
-    widths : tuple of int
-        Number of words of each key column.
-    bases : ndarray of int64, shape (batches,), read-only
-        Numbers to add to the words.
     bounds : ndarray of int64, shape (batches, PARTITIONS + 1), read-only
         First row of each batch and partition in the block.
     begins : ndarray of int64, shape (batches, PARTITIONS), read-only
         The same among all rows, partition by partition, all batches in order.
     """
 
-    words: list[np.ndarray]
+    words: list[tuple[int, np.ndarray, np.ndarray]]
     parts: list[np.ndarray | None]
-    widths: tuple[int, ...]
-    bases: np.ndarray
     bounds: np.ndarray
     begins: np.ndarray
+
+
+class Gathered(NamedTuple):
+    """Rows of a chunk, which the thread's next chunk overwrites.
+
+    Parameters
+    ----------
+    rows : Columns
+        Without keys, in input order inside each group.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    keys : callable
+        Maps positions of groups to their keys.
+    first_rows, clusters : ndarray of int64, or None
+        As in `Chunk`.
+    """
+
+    rows: Columns
+    starts: np.ndarray
+    keys: Callable[[Groups], Keys]
+    first_rows: np.ndarray | None
+    clusters: np.ndarray | None
 
 
 class Gatherer:
@@ -340,9 +359,13 @@ class Gatherer:
         The partitioner that made the batches.
     batches : list of PartitionedBatch
         In input order, at least one.
+    number_rows : bool
+        Gather the numbers of all rows, not only those of the first rows of groups.
     """
 
-    def __init__(self, partitioner: Partitioner, batches: list[PartitionedBatch]) -> None:
+    def __init__(
+        self, partitioner: Partitioner, batches: list[PartitionedBatch], *, number_rows: bool
+    ) -> None:
         self._partitioner, self._batches = partitioner, batches
         bounds = np.stack([batch.bounds for batch in batches])
         counts = np.diff(bounds).T
@@ -350,23 +373,31 @@ class Gatherer:
         np.cumsum(counts.ravel(), out=begins[1:])
         self._bounds = begins[:: len(batches)].copy()
         self._begins = begins[:-1].reshape(counts.shape).T
+        blocks = {id(batch.block): batch.block for batch in batches}.values()
+        self._widths = [*map(max, zip(*(block.widths for block in blocks), strict=True))]
+        firsts = [*accumulate(self._widths, initial=0)]
         self._blocks = []
-        for block in {id(batch.block): batch.block for batch in batches}.values():
+        for block in blocks:
             here = [b for b, batch in enumerate(batches) if batch.block is block]
-            width = sum(block.widths)
-            words = [frozen(cast(np.ndarray, word).view()) for word in block.columns[:width]]
+            bases = frozen(np.array([batches[b].base for b in here]))
+            zeros, width = frozen(np.zeros(len(here), np.int64)), sum(block.widths)
+            each = zip(firsts, block.widths, strict=False)
+            indices = [first + w for first, words in each for w in range(words)]
+            stored = [*zip(indices, block.columns, repeat(bases), strict=False)]
+            stored.append((firsts[-1], block.columns[-1], zeros))
+            words = [(w, frozen(word.view()), add) for w, word, add in stored if word is not None]
             bits = [None if a is None else a.view(f"u{a.itemsize}") for a in block.columns[width:]]
             parts = [None if array is None else frozen(array) for array in bits]
-            bases = frozen(np.array([batches[b].base for b in here]))
             at = frozen(bounds[here]), frozen(self._begins[here])
-            self._blocks.append(_Batches(words, parts, block.widths, bases, *at))
-        widths = zip(*(block.widths for block in self._blocks), strict=True)
-        self._widths = [max(of_column) for of_column in widths]
+            self._blocks.append(_Batches(words, parts, *at))
         #: Types of the other columns; None where no batch has one.
         self._kinds = [
             next((array.dtype for array in arrays if array is not None), None)
             for arrays in zip(*(batch.parts for batch in batches), strict=True)
         ]
+        self._has_numbers = self._kinds[-1] is not None
+        if not number_rows:
+            self._kinds[-1] = None
 
     def rows(self, partitions: range) -> int:
         """Count the rows of some partitions."""
@@ -383,41 +414,25 @@ class Gatherer:
                 yield range(first, last)
                 first = last
 
-    def gather(
-        self, partitions: range
-    ) -> tuple[Columns, np.ndarray, Callable[[Groups], Keys], np.ndarray | None]:
-        """Gather a range of partitions into a chunk.
-
-        The thread's next chunk overwrites its memory.
-
-        Returns
-        -------
-        rows : Columns
-            Without keys, in input order inside each group.
-        starts : ndarray of int64, shape (groups + 1,)
-            First row of each group, then the number of rows.
-        keys : callable
-            Maps positions of groups to their keys.
-        clusters : ndarray of int64, or None
-            As in `Chunk`.
-        """
+    def gather(self, partitions: range) -> Gathered:
+        """Gather a range of partitions into a chunk."""
         rows, block = self.rows(partitions), self._blocks[0]
         position = scratch("position in chunk", rows, np.uint32)
         heads, starts = scratch("chunk heads", rows), scratch("chunk starts", rows + 1)
         output = position, heads, starts
         if len(self._blocks) == 1 and self._widths == [1]:
-            words = block.words[0].reshape(1, -1)
+            _, words, bases = block.words[0]
             bounds = block.bounds[:, partitions.start : partitions.stop + 1]
-            ends = encode_rows(words, bounds, *output, block.bases, place=True)
+            ends = encode_rows(words.reshape(1, -1), bounds, *output, bases, place=True)
         else:
             bounds = self._bounds[None, partitions.start : partitions.stop + 1]
             bounds = bounds - bounds[0, 0]
             ends = encode_rows(self._words(partitions), bounds, *output, place=True)
         groups = int(ends[-1])
         starts[groups] = rows
-        clusters = None
+        of_groups, clusters = self._words(partitions, heads[:groups]), None
         if self._partitioner.outer < len(self._partitioner.columns):
-            clusters = self._sort_by_cluster(partitions, position, heads[:groups], starts)
+            of_groups, clusters = self._sort_by_cluster(of_groups, position, starts)
         position = frozen(position.view())
         places = [self._place(block, partitions) for block in self._blocks]
         *arrays, numbers = [
@@ -428,21 +443,29 @@ class Gatherer:
         chunk = Columns(0, rows, (), tuple(arrays), items, numbers)
 
         def keys(wanted: Groups) -> Keys:
-            words = iter(self._words(partitions)[:, heads[:groups][wanted]])
+            words = iter(of_groups[:, wanted])
             pairs = zip(self._partitioner.columns, self._widths, strict=True)
             return tuple([column.keys(list(islice(words, width))) for column, width in pairs])
 
-        return chunk, starts[: groups + 1], keys, clusters
+        first_rows = of_groups[-1] if self._has_numbers else None
+        return Gathered(chunk, starts[: groups + 1], keys, first_rows, clusters)
 
     def _sort_by_cluster(
-        self, partitions: range, position: np.ndarray, heads: np.ndarray, starts: np.ndarray
-    ) -> np.ndarray:
-        """Put groups of a cluster side by side; return `Chunk.clusters`."""
-        groups = len(heads)
-        words = self._words(partitions)[: sum(self._widths[: self._partitioner.outer]), heads]
-        order = np.lexsort(words[::-1])
-        sorted_words = words[:, order]
-        changes = np.any(sorted_words[:, 1:] != sorted_words[:, :-1], axis=0)
+        self, words: np.ndarray, position: np.ndarray, starts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Put groups of a cluster side by side.
+
+        Returns
+        -------
+        words : ndarray
+            Words of the keys of groups, in the new order.
+        clusters : ndarray of int64
+            As in `Chunk`.
+        """
+        groups, width = words.shape[1], sum(self._widths[: self._partitioner.outer])
+        order = np.lexsort(words[:width][::-1])
+        words = words[:, order]
+        changes = np.any(words[:width, 1:] != words[:width, :-1], axis=0)
         sizes = np.diff(starts[: groups + 1])
         moved = np.append(0, np.cumsum(sizes[order]))
         shift = np.empty(groups, np.uint32)  # wraps where groups move down
@@ -450,26 +473,33 @@ class Gatherer:
         new_position = np.repeat(shift, sizes)
         new_position += np.arange(len(new_position), dtype=np.uint32)
         _move_rows(position, new_position)
-        heads[:], starts[: groups + 1] = heads[order], moved
-        return np.concatenate([[0], np.flatnonzero(changes) + 1, [groups]])
+        starts[: groups + 1] = moved
+        return words, np.concatenate([[0], np.flatnonzero(changes) + 1, [groups]])
 
     def _place(self, block: _Batches, partitions: range) -> tuple[Any, ...]:
         """Return where rows of a block lie in it, and in the chunk, for kernels."""
         first = partitions.start
         return block.bounds, block.begins, first, partitions.stop, int(self._bounds[first])
 
-    def _words(self, partitions: range) -> np.ndarray:
-        """Gather the words of all keys, partition by partition."""
-        rows, width = self.rows(partitions), sum(self._widths)
-        words = scratch("words", width * rows).reshape(width, rows)
-        if len(self._blocks) > 1:
-            words[:] = 0  # shorter keys have fewer words
+    def _words(self, partitions: range, heads: np.ndarray | None = None) -> np.ndarray:
+        """Gather the words of all keys, partition by partition.
+
+        Of all rows, or of some ascending ones, with their numbers.
+        """
+        width, some = sum(self._widths), () if heads is None else (heads,)
+        if heads is None:
+            rows, copy = self.rows(partitions), _copy_partitions
+            words = scratch("words", width * rows).reshape(width, rows)
+            if len(self._blocks) > 1:
+                words[:] = 0  # shorter keys have fewer words
+        else:
+            copy = _copy_rows
+            words = np.zeros((width + self._has_numbers, len(heads)), np.int64)
         for block in self._blocks:
-            column, place = iter(block.words), self._place(block, partitions)
-            firsts = accumulate(self._widths, initial=0)
-            for first, width in zip(firsts, block.widths, strict=False):
-                for w in range(width):
-                    _copy_partitions(next(column), block.bases, *place, words[first + w])
+            place = self._place(block, partitions)
+            for w, word, bases in block.words:
+                if w < len(words):
+                    copy(word, bases, *place, *some, words[w])
         return frozen(words)
 
     def _part(
@@ -511,6 +541,21 @@ def _copy_partitions(words, bases, bounds, begins, first, last, origin, out):  #
             base = bases[b]
             for k in range(source.shape[0]):
                 target[k] = base + np.int64(source[k])
+
+
+@kernel
+def _copy_rows(words, bases, bounds, begins, first, last, origin, rows, out):  # type: ignore[no-untyped-def]
+    """Copy the words of ascending rows."""
+    k = 0
+    for p in range(first, last):
+        for b in range(bounds.shape[0]):
+            lo = begins[b, p] - origin
+            hi = lo + bounds[b, p + 1] - bounds[b, p]
+            while k < rows.shape[0] and rows[k] < lo:
+                k += 1
+            while k < rows.shape[0] and rows[k] < hi:
+                out[k] = bases[b] + np.int64(words[bounds[b, p] + rows[k] - lo])
+                k += 1
 
 
 @kernel
