@@ -408,9 +408,7 @@ def _tried(
 
 def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
-    from fastrank_eval.apps.nightly.history import History
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
-    from fastrank_eval.apps.nightly.periods import with_periods
     from fastrank_eval.apps.nightly.reproduce import write_groups
 
     # The history now has the night, so the summary lists it even if its page fails.
@@ -419,10 +417,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     groups, _ = _tried(what, write_groups, config, night)
 
     def write() -> None:
-        nonlocal night, page
-        with closing(History(config.history).of(config.label)) as history:
-            changes, night = history.changes(), with_periods(night, history)
-            history.write_periods(night, changes)
+        nonlocal page
         page = next((str(path) for path in write_pages(config, night)), None)
         write_again(config, outcome.again)
 

@@ -28,7 +28,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS
+from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, limit_outcomes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift, Settings
 from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
@@ -378,29 +378,12 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
         return distributions
 
 
-def compare_with_nights(
+def _compared_with_nights(
     history: History, night: Night, nights: int, distributions: Distributions
 ) -> tuple[list[NightDrift], list[str]]:
-    """Compare a night with earlier nights whose rows passed the checks.
+    """Compare with earlier nights of equal conditions on rows that passed the checks.
 
-    Nights with another condition on rows are left out, and scores of another expression.
-
-    Parameters
-    ----------
-    history : History
-    night : Night
-        Only its date and conventions are read.
-    nights : int
-        The most earlier nights, of twice as many days.
-    distributions : dict
-        Of the night.
-
-    Returns
-    -------
-    drift : list of NightDrift
-        All rows first.
-    notes : list of str
-        A note on the nights that cannot be read.
+    All rows come first. The second list has a note on the nights that cannot be read.
     """
     unread: list[dt.date] = []
     #: The latest night first, and whether it failed.
@@ -484,35 +467,38 @@ _UNREAD = (
 
 
 def judge_drift(
-    drift: Sequence[NightDrift],
+    night: Night,
+    distributions: Distributions,
+    known: Sequence[Finding],
     limits: Settings,
-    models: Sequence[str],
-    known: Sequence[Finding] = (),
-) -> tuple[list[NightDrift], list[Finding]]:
-    """Judge drift by its limits.
+    history: History,
+) -> Night:
+    """Compare a night with the nights before, and judge drift by its limits.
+
+    Nights with another condition on rows are left out, and scores of another expression. Slices
+    have findings only where all rows have no such finding.
 
     Parameters
     ----------
-    drift : sequence of NightDrift
-        All rows before slices.
-    limits : Settings
-    models : sequence of str
-        Other names are columns, which may leave [0, 1].
+    night : Night
+    distributions : dict
+        Of the night.
     known : sequence of Finding
         Findings that explain drift of the same scores, such as too few distinct scores.
+    limits : Settings
+    history : History
 
     Returns
     -------
-    drift : list of NightDrift
-        With verdicts.
-    findings : list of Finding
-        Slices only where all rows have no such finding.
+    Night
+        With drift, its findings and its outcomes.
     """
+    drift, notes = _compared_with_nights(history, night, limits.nights, distributions)
     judged, findings = [], []
     explained = {(one.score, one.slice) for one in known if one.condition}
     levels: dict[str, int] = {}
     for each in drift:
-        own = list(_findings(each, limits, each.name in models))
+        own = list(_findings(each, limits, each.name in night.models))
         if not own and not _has_enough(each, each.rows - each.nulls, each.reference_rows, limits):
             judged.append(replace(each, verdict="not judged"))
             continue
@@ -522,7 +508,7 @@ def judge_drift(
             findings += own
         if each.by is None:
             levels[each.name] = level
-    return judged, findings
+    return night.add(drift=judged, gates=limit_outcomes(findings), findings=findings, notes=notes)
 
 
 def _has_enough(drift: NightDrift, rows: int, before: int, limits: Settings) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from operator import attrgetter
 from types import SimpleNamespace
@@ -470,6 +470,13 @@ class Night:
     label_age: float = math.nan
     judged_before: EarlierJudgement | None = None
     label: str = ""
+
+    def add(self, **parts: Iterable[object]) -> Night:
+        """Append to findings, gates, notes and others of its tuples."""
+        changes: dict[str, Any] = {
+            name: (*getattr(self, name), *new) for name, new in parts.items()
+        }
+        return replace(self, **changes)
 
     @property
     def has_labels(self) -> bool:

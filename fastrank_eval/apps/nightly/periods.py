@@ -12,6 +12,7 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from fastrank_eval import Measure, MeasureValue, State
@@ -546,6 +547,14 @@ def with_periods(night: Night, history: History) -> Night:
             f"{' and '.join(dict.fromkeys(names))}: {text}" for text, names in notes.items()
         ),
     )
+
+
+def merged(night: Night, history: History) -> Night:
+    """Add and store week, month and compositions; none if the history cannot be read."""
+    with suppress(FastRankEvalError):  # the night is stored, and its page says what fails
+        changes, night = history.changes(), with_periods(night, history)
+        history.write_periods(night, changes)
+    return night
 
 
 def _shown(value: MeasureValue, night: Night, has_error: bool) -> MeasureValue:

@@ -12,11 +12,12 @@ import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import replace
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,6 @@ from fastrank_eval._lib.errors import (
     ArgumentError,
     ColumnError,
     FastRankEvalError,
-    OutputError,
     SourceError,
     clean_address,
 )
@@ -39,6 +39,7 @@ from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
+    EarlierNight,
     comparison_rows,
     convention_differences,
     earlier_nights,
@@ -54,7 +55,6 @@ from fastrank_eval.apps.nightly.drift import (
     DISTRIBUTION,
     KIND,
     Distributions,
-    compare_with_nights,
     distributions_from_bytes,
     distributions_of,
     distributions_to_bytes,
@@ -86,7 +86,7 @@ from fastrank_eval.apps.nightly.night import (
     SavedStates,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.periods import states_of
+from fastrank_eval.apps.nightly.periods import merged, states_of
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -333,14 +333,42 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "history.db"
         if not config.history.parent.is_dir():
-            raise OutputError(
-                f"cannot write {str(config.history)!r}: folder {str(config.history.parent)!r} does "
-                "not exist; create it first."
-            )
+            check_writable(config.history)
         with open_history(config.history) as history:
             history.claim(config.report, config.labels or [config.options["label"]])
             history.copy(copy)
         yield replace(config, history=copy, folder=None)
+
+
+class RowsRead(NamedTuple):
+    """What the steps of a night read, beside the night itself.
+
+    Parameters
+    ----------
+    states : SavedStates
+        The states to merge it with other nights.
+    few_scores : tuple of Finding
+        Models with too few distinct scores.
+    distributions : dict
+        Scores and columns to compare with the nights before.
+    earlier : mapping of str to EarlierNight
+        By kind of difference.
+    before : sequence of Night
+        The nights of `DAYS` days before it, the latest first.
+    """
+
+    states: SavedStates
+    few_scores: tuple[Finding, ...]
+    distributions: Distributions
+    earlier: Mapping[str, EarlierNight] = {}
+    before: Sequence[Night] = ()
+
+
+class NightRun(NamedTuple):
+    """A night, and the later nights that were compared with it again."""
+
+    night: Night
+    again: tuple[Night, ...]
 
 
 def nightly(
@@ -399,7 +427,7 @@ def nightly(
     with closing(History(config.history)) as history, history.transaction():
         _claim(history, configs, date, labels)
         outcomes = [
-            _judge_and_write(each, own, history.of(own.label))
+            _judge_and_write(*each, own, history.of(own.label))
             for each, own in zip(evaluated, configs, strict=True)
         ]
     for outcome in outcomes:
@@ -412,7 +440,12 @@ def nightly(
             rows=night.quality.rows,
             seconds=night.seconds,
         )
-    return outcomes
+    # Other runs need not wait while nights are merged.
+    with closing(History(config.history)) as history:
+        return [
+            each._replace(night=merged(each.night, history.of(each.night.label)))
+            for each in outcomes
+        ]
 
 
 def _evaluate(
@@ -423,7 +456,7 @@ def _evaluate(
     rows: int,
     now: dt.datetime,
     progress: Callable[[Progress], object] | None,
-) -> list[NightRun]:
+) -> list[tuple[Night, RowsRead]]:
     opened = open_night(configs, date, known)
     rows = max(rows, opened.source.rows or 0)
     requests = [_request(config, opened, labels, rows, progress) for config in configs]
@@ -442,17 +475,19 @@ def _evaluate(
     ]
 
 
-def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
+def _judge_and_write(
+    night: Night, run: RowsRead, config: NightlyConfig, history: History
+) -> NightRun:
     """Judge and store a night, and judge later nights that lacked it."""
-    stored = next(iter(history.read(evaluated.night.date, evaluated.night.date)), None)
-    check_order(evaluated.night, stored)
-    night = _compare_and_judge(evaluated, config, history)
-    night, states = with_earlier_judgement(night, evaluated.states, stored, history)
+    stored = next(iter(history.read(night.date, night.date)), None)
+    check_order(night, stored)
+    night = _judge(night, run, config, history)
+    night, states = with_earlier_judgement(night, run.states, stored, history)
     history.write(night, states)
     later = compare_again(night, config, history)
     dates = ", ".join(str(each.date) for each in later)
     notes = [f"nights that are compared with it now: {dates}"] if later else []
-    return NightRun(replace(night, notes=(*night.notes, *notes)), states, again=later)
+    return NightRun(night.add(notes=notes), later)
 
 
 def _request(
@@ -489,7 +524,7 @@ def _evaluated_night(
     columns: Distributions,
     notes: Sequence[str],
     labels: bool,
-) -> NightRun:
+) -> tuple[Night, RowsRead]:
     """Collect the numbers of a run; without labels only those of its rows."""
     requested = requested_measures(list(config.measures))
     counts = _quality_measures(config, config.options) if labels else evaluation.plan.measures
@@ -548,7 +583,7 @@ def _evaluated_night(
     few = few_scores(evaluation, config.gates.min_distinct_scores)
     night = with_display_names(night, requested, evaluation)
     night = with_label_delay(night, config.labels_complete_after, now)
-    return NightRun(night, states, few, distributions)
+    return night, RowsRead(states, few, distributions)
 
 
 def _claim(
@@ -605,70 +640,84 @@ def _conventions_of_run(
     return {**conventions, "columns": plain_value(columns), "quality": plain_value(limits)}
 
 
-def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Night:
-    """Compare a night with earlier nights and judge its gates and quality."""
-    night, limits = evaluated.night, config.drift
-    earlier = earlier_nights(night, history)
-    since = [
+def _differences(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    """Compare with earlier nights, and say why with which not."""
+    since = (
         from_earlier(kind, night.values, each.night.values, config.options["confidence"])
-        for kind, each in earlier.items()
+        for kind, each in run.earlier.items()
         if each.night is not None
-    ]
-    before = history.before(night.date, DAYS)
+    )
+    notes = (
+        f"not compared with {kind.replace('_', ' ')}: {each.reason}"
+        for kind, each in run.earlier.items()
+        if each.incomparable
+    )
+    compared = without_praise(chain(night.compared, *since), night)
+    return replace(night.add(notes=notes), compared=tuple(compared))
+
+
+def _quality(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
     volumes = [
         (each.quality.rows, math.nan if each.provisional else each.quality.ctr)
-        for each in before
+        for each in run.before
         if each.quality.rows
     ][:NIGHTS]
-    repeated = history.repeated(evaluated.states.fingerprint, night.date)
-    quality = judge_rows(night, volumes, config.quality, repeated)
-    notes = [
-        f"not compared with {kind.replace('_', ' ')}: {each.reason}"
-        for kind, each in earlier.items()
-        if each.incomparable
-    ]
-    distributions = evaluated.distributions
+    repeated = history.repeated(run.states.fingerprint, night.date)
+    return replace(night, quality=judge_rows(night, volumes, config.quality, repeated))
+
+
+def _gates(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    judged = gate_outcomes(night, config.gates, run.earlier)
+    outcomes = [gate_so_far(each.outcome, night, config.gates) for each in judged]
+    found = gate_findings(night, judged) if night.quality.rows else []
+    found += score_findings(night, run.few_scores)
+    return night.add(gates=[*outcomes, *limit_outcomes(run.few_scores)], findings=found)
+
+
+def _drift(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    distributions = run.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])
-    drift, drift_notes = compare_with_nights(history, night, limits.nights, distributions)
-    drift, drift_findings = judge_drift(drift, limits, config.models, evaluated.few_scores)
-    night = replace(
-        night,
-        compared=tuple(without_praise(chain(night.compared, *since), night)),
-        quality=quality,
-        notes=(*night.notes, *notes, *drift_notes),
-        drift=tuple(drift),
-    )
-    judged_gates = gate_outcomes(night, config.gates, earlier)
-    alarm_outcomes, alarm_findings, alarm_notes = judge_alarms(
-        night, config.gates, history, labels=config.alarms
-    )
-    gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
-    gates += limit_outcomes(evaluated.few_scores)
-    gates += [*alarm_outcomes, *limit_outcomes(drift_findings)]
-    findings: list[Finding] = []
-    if quality.rows:
-        findings += gate_findings(night, judged_gates)
-        findings += [*score_findings(night, evaluated.few_scores), *drift_findings]
-    if quality.rows and not night.provisional:
-        findings += undefined_findings(night)
-    findings = [with_since(night.date, each, before) for each in findings] + alarm_findings
-    if quality.rows and not night.provisional:
-        findings += changes(night, config.gates, history, before)
+    return judge_drift(night, distributions, run.few_scores, config.drift, history)
+
+
+def _alarms(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    outcomes, found, notes = judge_alarms(night, config.gates, history, labels=config.alarms)
+    return night.add(gates=outcomes, findings=found, notes=notes)
+
+
+def _changes(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    if not night.quality.rows or night.provisional:
+        return night
+    found = undefined_findings(night)
+    return night.add(findings=[*found, *changes(night, config.gates, history, run.before)])
+
+
+def _status(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
     reached = {
         # Numbers of rows that did not pass the checks do not describe the models.
-        "data_quality": quality.flags,
-        "regression": not all(gate.passed for gate in gates),
+        "data_quality": night.quality.flags,
+        "regression": not all(gate.passed for gate in night.gates),
         "provisional": night.provisional,
-        "changed": not all(finding.condition for finding in findings),
+        "changed": not all(finding.condition for finding in night.findings),
     }
-    return replace(
-        night,
-        gates=tuple(gates),
-        status=first_that_holds(reached) or "fine",
-        findings=by_importance(findings),
-        notes=(*night.notes, *alarm_notes),
+    dated = (
+        each if each.since else with_since(night.date, each, run.before) for each in night.findings
     )
+    status = first_that_holds(reached) or "fine"
+    return replace(night, status=status, findings=by_importance(dated))
+
+
+#: What judges a night, in this order; each returns the night with more in it.
+STEPS = (_differences, _quality, _gates, _alarms, _drift, _changes, _status)
+
+
+def _judge(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
+    """Compare a night with earlier nights, and judge its rows, gates and changes."""
+    run = run._replace(
+        earlier=earlier_nights(night, history), before=history.before(night.date, DAYS)
+    )
+    return reduce(lambda made, step: step(made, run, config, history), STEPS, night)
 
 
 #: The time after labels are complete in which a night that cannot be judged again is tried again.
@@ -679,31 +728,6 @@ _IS_EARLY = (
     f"OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
 )
 _NOT_AGAIN = "not judged again with complete labels: "
-
-
-@dataclass(frozen=True)
-class NightRun:
-    """The results of a run.
-
-    Parameters
-    ----------
-    night : Night
-        The night; after the run as it is stored.
-    states : SavedStates
-        The states to merge it with other nights.
-    few_scores : tuple of Finding
-        Models with too few distinct scores.
-    distributions : dict
-        Scores and columns to compare with the nights before.
-    again : tuple of Night
-        Later nights that were compared again; see `compare_again`.
-    """
-
-    night: Night
-    states: SavedStates
-    few_scores: tuple[Finding, ...] = ()
-    distributions: Distributions = field(default_factory=dict)
-    again: tuple[Night, ...] = ()
 
 
 def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[str, ...]]:
@@ -765,7 +789,7 @@ def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night
         stored = [night for night in history.read(date, date) if night.is_early]
         if not stored or _was_tried(stored[0]):
             return None
-        night = replace(stored[0], notes=(*stored[0].notes, _NOT_AGAIN + reason.removesuffix(".")))
+        night = stored[0].add(notes=[_NOT_AGAIN + reason.removesuffix(".")])
         history.write(night, history.states(date))
         return night
 
@@ -826,6 +850,6 @@ def _judge_stored(later: Night, night: Night, config: NightlyConfig, history: Hi
         findings=(),
         drift=(),
     )
-    judged = _compare_and_judge(NightRun(evaluated, states, few, distributions), config, history)
+    judged = _judge(evaluated, RowsRead(states, few, distributions), config, history)
     history.write(judged, states)
     return judged
