@@ -256,14 +256,14 @@ def frozen(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def fixed_width(key: pa.Array) -> np.ndarray | None:
+def fixed_width(key: pa.Array | np.ndarray) -> np.ndarray | None:
     """View the bytes of a fixed-width key as integers.
 
     Equal keys have equal integers.
 
     Parameters
     ----------
-    key : pyarrow.Array
+    key : pyarrow.Array, or ndarray of its integers
         Without nulls.
 
     Returns
@@ -272,6 +272,8 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
         Shape (rows,), or (rows, words) for 128 and 256 bits; signed for signed integers, dates and
         timestamps. None for strings and bytes.
     """
+    if isinstance(key, np.ndarray):
+        return key
     kind = key.type
     if kind.id in WORDS:
         return fixed_items(key, WORDS[kind.id])

@@ -62,8 +62,11 @@ def evaluate_chunk(
     if plan.buckets and keys is not None:
         chunk = replace(chunk, buckets=_buckets(chunk, keys, plan.roles.outer))
     labels = chunk.labels or find_labels(chunk.columns.label, chunk.starts, plan.skip_empty)
-    starts = labels.starts
-    values = GroupTable.empty(starts[1:] - starts[:-1], plan) if plan.per_group else None
+    values = None
+    if plan.per_group:
+        rows = labels.starts[1:] - labels.starts[:-1]
+        # A copy: a view would keep all memory of the scan.
+        values = GroupTable.empty(rows, labels.relevant_of_each(1.0).copy(), plan)
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)
@@ -79,7 +82,6 @@ def evaluate_chunk(
     states = totals.overall_states if plan.pooled_states else None
     measure_chunk(chunk, plan, labels, additions, states, name, group_values=values)
     if values is not None:
-        values.positives = labels.relevant_of_each(1.0)
         values.first_rows = chunk.first_rows
         if chunk.first_rows is None:
             values.first_rows = chunk.columns.first_rows(chunk.starts)

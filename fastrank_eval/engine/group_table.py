@@ -63,14 +63,13 @@ class GroupTable:
     first_rows: np.ndarray | None = None
 
     @classmethod
-    def empty(cls, rows: np.ndarray, plan: Plan) -> GroupTable:
+    def empty(cls, rows: np.ndarray, positives: np.ndarray, plan: Plan) -> GroupTable:
         """Make values for groups of so many rows, as if none of them were ranked."""
-        groups = len(rows)
-        values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
+        values = np.zeros((len(plan.roles.scores), len(plan.measures), len(rows)))
         for m, measure in enumerate(plan.measures):
             if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
                 values[:, m] = np.nan
-        return cls(plan.roles, plan.measures, rows, np.zeros(groups, np.int64), values)
+        return cls(plan.roles, plan.measures, rows, positives, values)
 
     @classmethod
     def of_run(cls, plan: Plan, parts: Sequence[GroupTable], schema: pa.Schema) -> GroupTable:
@@ -87,7 +86,8 @@ class GroupTable:
         if parts:
             table = cls.concat(parts)
         else:
-            table, of_none = cls.empty(np.empty(0, np.int64), plan), schema.empty_table()
+            none = np.empty(0, np.int64)
+            table, of_none = cls.empty(none, none, plan), schema.empty_table()
             table.keys = tuple(of_none.column(name).combine_chunks() for name in names)
         keys = zip(names, map(decode_array, table.keys), strict=True)
         return replace(

@@ -375,6 +375,9 @@ def _count_rises(score, lo, hi):  # type: ignore[no-untyped-def]
 
 
 Keys = tuple[pa.Array, ...]
+#: Keys whose columns are arrays of integers where they can be: Arrow's cost 50 µs where caches are
+#: cold.
+Words = tuple[pa.Array | np.ndarray, ...]
 #: Positions of groups.
 Groups: TypeAlias = np.ndarray | slice
 
@@ -596,9 +599,9 @@ def _differs_from_previous(key: pa.Array) -> np.ndarray:
     return np.any(words[1:] != words[:-1], axis=1)
 
 
-def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
+def same_key(left: Keys | Words, i: int, right: Keys | Words, j: int) -> bool:
     """Return whether row `i` of `left` and row `j` of `right` have one key."""
-    return all(a[i].equals(b[j]) for a, b in zip(left, right, strict=True))
+    return all(a[i] == b[j] for a, b in zip(left, right, strict=True))
 
 
 def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
@@ -624,7 +627,7 @@ class KeyRun(NamedTuple):
 
     Parameters
     ----------
-    ends : tuple of pyarrow.Array of length 2
+    ends : tuple of (pyarrow.Array or ndarray) of length 2
         Keys of the first and the last group.
     ascending, descending : bool
         Whether every key is above (below) the previous one.
@@ -634,7 +637,7 @@ class KeyRun(NamedTuple):
         Number of groups.
     """
 
-    ends: Keys
+    ends: Words
     ascending: bool
     descending: bool
     keys: Keys | None
@@ -643,17 +646,24 @@ class KeyRun(NamedTuple):
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
     """Select the keys of some rows."""
-    return tuple([_key_at(key, rows) for key in keys])
+    taken = zip(_words_at(keys, rows), keys, strict=True)
+    return tuple([
+        arrow_column(words, key.type) if isinstance(words, np.ndarray) else words
+        for words, key in taken
+    ])  # fmt: skip
 
 
-def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
-    if key.type.id not in WORDS:
-        return key.take(row_column(rows))
+def _words_at(keys: Keys, rows: np.ndarray) -> Words:
     # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can save.
-    return arrow_column(fixed_items(key, WORDS[key.type.id])[rows], key.type)
+    return tuple([
+        fixed_items(key, WORDS[key.type.id])[rows]
+        if key.type.id in WORDS
+        else key.take(row_column(rows))
+        for key in keys
+    ])  # fmt: skip
 
 
-def directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
+def directions(keys: Words, rows: np.ndarray) -> tuple[bool, bool]:
     """Return whether keys strictly ascend, and whether they strictly descend.
 
     A single key does both.
@@ -731,12 +741,12 @@ class KeyWatch:
     ) -> None:
         self.keep, self._names, self.inner = keep, names, inner
         self._ascending = self._descending = True
-        self._ends: Keys | None = None
+        self._ends: Words | None = None
         self._keys: list[Keys] = []
         self._groups = self._stored_groups = 0
         self._next_check = 1 << 12
 
-    def _watched(self, keys: Keys) -> Keys:
+    def _watched(self, keys: Words) -> Words:
         return keys if self.inner is None else tuple(keys[at] for at in self.inner)
 
     def run(self, keys: Keys, begins: np.ndarray, known: tuple[bool, bool] | None = None) -> KeyRun:
@@ -754,7 +764,7 @@ class KeyWatch:
         if self.inner is None:
             keys = keys[: len(self._names)]
         # No slices: they would keep all rows of their batch in memory.
-        ends = keys_at(keys, begins[_ENDS])
+        ends = _words_at(keys, begins[_ENDS])
         up, down = known or directions(self._watched(keys), begins)
         every = keys_at(keys, begins) if self.keep or not (up or down) else None
         return KeyRun(ends, up, down, every, len(begins))
@@ -771,7 +781,10 @@ class KeyWatch:
         continues = 0
         if self._ends is not None:
             pairs = zip(self._ends, run.ends, strict=True)
-            between = tuple(map(pa.concat_arrays, pairs))
+            between = tuple([
+                np.concatenate(pair) if isinstance(pair[0], np.ndarray) else pa.concat_arrays(pair)
+                for pair in pairs
+            ])  # fmt: skip
             up, down = directions(self._watched(between), _BETWEEN)
             if not (up or down) and same_key(between, 1, between, 2):
                 up = down = True
