@@ -361,6 +361,7 @@ class MeanState(_GroupState):
         counts = sorted(
             (why, take_rows(part.tables[m : m + 1], slices).ravel().tolist())
             for why, part in self._dropped()
+            if part.tables[m].any()
         )
         return [{why: n for why, of in counts if (n := of[i])} for i in range(len(slices))]
 
