@@ -563,9 +563,15 @@ def _add_terms(  # type: ignore[no-untyped-def]
 def _carry(digits):  # type: ignore[no-untyped-def]
     for term in range(digits.shape[0]):
         for row in range(digits.shape[1]):
-            for digit in range(digits.shape[2] - 1):
-                digits[term, row, digit + 1] += digits[term, row, digit] >> 32
-                digits[term, row, digit] &= 0xFFFFFFFF
+            carry(digits[term, row])
+
+
+@kernel
+def carry(digits):  # type: ignore[no-untyped-def]
+    """Carry until every digit of a sum but the last has 32 bits."""
+    for digit in range(digits.shape[0] - 1):
+        digits[digit + 1] += digits[digit] >> 32
+        digits[digit] &= 0xFFFFFFFF
 
 
 @kernel
@@ -579,33 +585,26 @@ def _add_slices(digits, slices, first, sums):  # type: ignore[no-untyped-def]
 
 @kernel
 def _add_numbers(first, has_nan, bits, slices, lowest, sums):  # type: ignore[no-untyped-def]
-    # Unsigned indices: Numba need not test for negative ones.
     row = np.uint64(0)
-    offset = UNIT - 32 * lowest
     for g in range(first.shape[0]):
         if has_nan and first[g] & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
             continue
-        b = bits[g]
-        size = b & 0xFFFFFFFFFFFFF
-        position = offset
-        exponent = (b >> 52) & 0x7FF
-        if exponent > 0:
-            size |= 1 << 52
-            position += exponent - 1
-        if b < 0:
-            size = -size
         if slices.shape[0] > 0:
             row = np.uint64(slices[g])
-        # 53 bits shifted by 0 to 31 fit three digits. The last has the sign.
-        if size == 0:
-            position = 0
-        shift = position & 31
-        digit = np.uint64(position >> 5)
-        lower = (size & 0xFFFFFFFF) << shift
-        upper = (size >> 32) << shift
-        sums[row, digit] += lower & 0xFFFFFFFF
-        sums[row, digit + np.uint64(1)] += (lower >> 32) + (upper & 0xFFFFFFFF)
-        sums[row, digit + np.uint64(2)] += upper >> 32
+        add_number(bits[g], UNIT - 32 * lowest, sums[row])
+
+
+@kernel
+def add_number(bits, position, digits):  # type: ignore[no-untyped-def]
+    """Add a double, read as an integer; the smallest double is worth 2**position."""
+    size = bits & 0xFFFFFFFFFFFFF
+    exponent = (bits >> 52) & 0x7FF
+    if exponent > 0:
+        size |= 1 << 52
+        position += exponent - 1
+    if size == 0:
+        position = 0
+    add_integer(-size if bits < 0 else size, position, digits)
 
 
 @kernel
@@ -691,7 +690,7 @@ def _add_term(  # type: ignore[no-untyped-def]
     # The first bit of the largest value, and the last bits of the least value and its error.
     top = 2 * UNIT
     low = 2 * UNIT - 52
-    exact = 0
+    exact = np.int64(0)
     for factor in range(4):
         if factors[factor] >= 0:
             low += exponents[factors[factor], 0] - 1022
@@ -728,13 +727,15 @@ def _add_term(  # type: ignore[no-untyped-def]
 @kernel
 def add_integer(number, position, digits):  # type: ignore[no-untyped-def]
     """Add an integer times 2**position; bit 0 of the digits is worth 1."""
-    digit = position >> 5
+    # Up to 63 bits shifted by 0 to 31 fit three digits. The last has the sign. Unsigned indices:
+    # Numba need not test for negative ones.
+    digit = np.uint64(position >> 5)
     shift = position & 31
     lower = (number & 0xFFFFFFFF) << shift
     upper = (number >> 32) << shift
     digits[digit] += lower & 0xFFFFFFFF
-    digits[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
-    digits[digit + 2] += upper >> 32
+    digits[digit + np.uint64(1)] += (lower >> 32) + (upper & 0xFFFFFFFF)
+    digits[digit + np.uint64(2)] += upper >> 32
 
 
 @kernel

@@ -28,6 +28,8 @@ from fastrank_eval.stats.exact import (
     UNIT,
     ExactSums,
     add_integer,
+    add_number,
+    carry,
     quotient,
 )
 from fastrank_eval.stats.intervals import (
@@ -289,7 +291,7 @@ def _add_rows(  # type: ignore[no-untyped-def]
     group_digits : ndarray of int64, shape (NUMBER_DIGITS,)
         The digits of the sum of a group, as long as it is not complete.
     """
-    _carry(group_digits)
+    carry(group_digits)
     offset = progress[0]
     end = offset + values.shape[0]
     group = progress[1]
@@ -331,8 +333,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
                 add_integer(lower, lower_unit + NUMBER_UNIT, group_digits)
                 if has_rest:
                     for k in range(rest_bits.shape[0]):
-                        _add_number(rest_bits[k], group_digits)
-                        _add_number(rest_bits[k], digits)
+                        add_number(rest_bits[k], NUMBER_UNIT - UNIT, group_digits)
+                        add_number(rest_bits[k], NUMBER_UNIT - UNIT, digits)
                 if is_last:
                     sums[group] = _round(group_digits, -NUMBER_UNIT)
                     group_digits[:] = 0
@@ -396,35 +398,18 @@ def _join(upper, lower, scale):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_number(bits, digits):  # type: ignore[no-untyped-def]
-    mantissa = bits & 0xFFFFFFFFFFFFF
-    exponent = (bits >> 52) & 0x7FF
-    if exponent > 0:
-        mantissa |= 1 << 52
-        exponent -= 1
-    add_integer(-mantissa if bits < 0 else mantissa, exponent + NUMBER_UNIT - UNIT, digits)
-
-
-@kernel
-def _carry(digits):  # type: ignore[no-untyped-def]
-    for digit in range(digits.shape[0] - 1):
-        digits[digit + 1] += digits[digit] >> 32
-        digits[digit] &= 0xFFFFFFFF
-
-
-@kernel
 def _round(digits, power):  # type: ignore[no-untyped-def]
     """Round a sum of digits, the first worth 2**power; ties to even.
 
     Digits change. The result is inf above the largest double.
     """
-    _carry(digits)
+    carry(digits)
     top = digits.shape[0] - 1
     negative = digits[top] < 0
     if negative:
         for digit in range(digits.shape[0]):
             digits[digit] = -digits[digit]
-        _carry(digits)
+        carry(digits)
     while top >= 0 and digits[top] == 0:
         top -= 1
     if top < 0:
