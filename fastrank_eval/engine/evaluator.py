@@ -220,14 +220,15 @@ class Evaluator:
         """Find the first row from `row` on where a cluster or a group begins."""
         columns = self.plan_columns.keys[: self.first.roles.outer]
         first, rows = row - 1, _EDGE_ROWS
-        # Invalid keys are an error where the rows are read.
-        with suppress(ColumnError):
+        try:
             while first + 1 < end:
                 part = batch.slice(first, min(rows, end - first))
                 starts = group_starts(keys_of(part, columns, 0))
                 if len(starts):
                     return first + int(starts[0])
                 first, rows = first + rows - 1, 4 * rows
+        except ColumnError:  # an error where the rows are read
+            pass
         return end
 
     def scan(self, keys: Keys, columns: Sequence[Columns], whole: bool) -> BatchScan:

@@ -150,10 +150,10 @@ class GroupTable:
         """Enter the values of the ranked groups of one model."""
         program = plan.program
         indices = slice(None) if groups.ranked is None else groups.ranked
-        shared: dict[int, np.ndarray] = {}
-        for line, m in enumerate(program.positions):
-            self.values[model, m, indices] = measured.values[line, : len(groups.rows)]
-            of = program.weights_of(line)
+        count, shared = len(groups.rows), dict[int, np.ndarray]()
+        lines = zip(program.positions, program.weight_lines, strict=True)
+        for line, (m, of) in enumerate(lines):
+            self.values[model, m, indices] = measured.values[line, :count]
             if of >= 0:
                 if of not in shared:
                     weights = groups.spread(measured.weights[of], 0.0)
@@ -429,7 +429,7 @@ def largest_in_chunk(
     enough = (_PARTS + 1) * most**2
     if enough * groups < all_rows**2 or (known is not None and most < known.rows):
         return known
-    indices = np.flatnonzero(np.diff(starts) == most)
+    indices = (starts[1:] - starts[:-1] == most).nonzero()[0]
     if len(indices) > _PARTS:
         return known
     return larger(known, LargestGroup(most, partial(_first_key, names, keys(indices))))

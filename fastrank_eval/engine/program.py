@@ -106,6 +106,8 @@ class Program:
             if self._functions[m] is not None:
                 self._fill(measure, line)
         self._term_lines = terms
+        #: The line of each measure's group weights, -1 if each group weighs 1.
+        self.weight_lines: list[int] = self._lines[:, _WEIGHT].tolist()
         self._numbers = _table([measure.numbers() for measure in self.measures])
         reasons = [() if f is None else f.reasons for f in self._functions]
         self._codes = _table([[0, *map(self.code_of, each)] for each in reasons]).astype(np.int64)
@@ -165,10 +167,6 @@ class Program:
                 f"{reason!r} too; yield one text for all groups of a kind."
             )
         return _index(self.reasons, reason)
-
-    def weights_of(self, line: int) -> int:
-        """Return the line of a measure's group weights, -1 if each group weighs 1."""
-        return int(self._lines[line, _WEIGHT])
 
     def terms(
         self, m: int, groups: RankedGroups, measured: Measured
@@ -241,7 +239,7 @@ class Program:
         name : callable
             Maps the position of a group to the text of its key, for messages.
         """
-        lines, groups = self._term_lines, ranking.groups
+        lines, groups = self._term_lines, len(ranking.rows)
         numbers = self._room(f"numbers {model}", lines + len(self._kinds), groups)
         reasons = self._room(f"reasons {model}", len(self.measures), groups, np.uint8)
         measured = Measured(numbers[:lines], reasons, numbers[lines:])
@@ -289,7 +287,7 @@ class Program:
             lines = [m for m in lines if selected[m]]
             if lines:
                 errors += self._compute(ranking, lines, values, reasons, name)
-        groups, rels = ranking.groups, len(self._rels)
+        groups, rels = len(ranking.rows), len(self._rels)
         for m in self._with_ideals:
             if selected[m]:
                 values[m, :groups] = self.measures[m].ideals(ranking)
@@ -313,9 +311,10 @@ class Program:
             for k, measure in enumerate(self._gain_measures):
                 gains[k, : len(ranking.grade)] = measure.gains_of(ranking.grade)
             graded = GradedGains(np.empty((len(gains), 0)), np.empty((len(gains), 0), np.int64))
-        ranks = _NO_RANKS
-        if self._uses_scratch:
-            ranks = scratch("ranks", int(ranking.rows.max(initial=1)) + 1, np.float64)
+        ranks, longest = _NO_RANKS, 0
+        if self._uses_scratch or self._most_ranks > _FEW_RANKS:
+            longest = int(ranking.rows.max(initial=0))
+            ranks = scratch("ranks", longest + 2, np.float64)
         zeros = np.zeros(260, np.int64)
         error = zeros[256:]
         _run(
@@ -325,7 +324,7 @@ class Program:
             ranking.rows, ranking.retrieved, ranking.block_above, ranking.block_size, *entries,
             *(map(frozen, judged) if judged else entries),
             *(map(frozen, covering) if covering else entries),
-            *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(ranking),
+            *of_rows, codes, graded.gains, graded.descending, *self._discount_tables(longest),
             self._room("counts", 2 * rels, groups, np.int64), gains, best, weights, values, reasons,
             ranks, zeros[:256], error,
         )  # fmt: skip
@@ -421,11 +420,11 @@ class Program:
             self._of_grades[key] = graded
         return graded, codes
 
-    def _discount_tables(self, ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
-        """Return the discounts of all ranks that lists have, and their sums."""
+    def _discount_tables(self, longest: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the discounts of all ranks of lists up to the longest, and their sums."""
         ranks = self._most_ranks
         if ranks > _FEW_RANKS:
-            ranks = min(ranks, int(ranking.rows.max(initial=0)) + 1)
+            ranks = min(ranks, longest + 1)
         longer = 1 << (ranks - 1).bit_length() if ranks > _FEW_RANKS else _FEW_RANKS
         return _discounts(tuple(self._discounts), longer)
 

@@ -504,7 +504,7 @@ def scan_batch(
             if models:
                 ranked_rows[model] = one.ranked_rows
             labels = labels or one.labels
-        found.append((cast(Labels, labels), ranked_rows))
+        found.append((labels or one.labels, ranked_rows))
     starts = first.starts
     of_groups = starts[:-1] if whole else np.append(0, starts), first.directions
     if not outer:
