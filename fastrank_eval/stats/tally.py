@@ -54,14 +54,12 @@ _ALL_FACTORS = _factors_of(tuple(term for kind in KINDS[:NESTED] for term in kin
 # Counters of a slice: groups, rows and positives; the sums of n^2 and n^4 over groups of n rows, in
 # parts of 31 bits.
 _SIZES = 9
-#: Numbers of reasons are bytes; how many most measures have.
-_REASONS, _FEW_REASONS = 256, 7
+#: Counters of reasons that most measures need, and one that is not used.
+_FEW_REASONS = 8
 # Lines of integers by slice: what is counted of the slices of a chunk.
 _PLACE, _ABSENT, _ABSENT_ROWS, _SLICE, _EDGE, _GROUPS, _ROWS, _POSITIVES = range(8)
 # What the kernel returns: it is done, or has found too many slices, or too large a sum.
 _DONE, _MORE_SLICES, _TOO_LARGE = -1, -2, -3
-# What a column is before it has a line of dropped groups.
-_NO_COLUMN, _WANTED = -1, -2
 # The counter of a group that neither model uses: there is none.
 _NEITHER = 5
 #: Groups of a slice for which vectors are faster than one group after another.
@@ -230,22 +228,16 @@ class Tally:
     def __init__(self, units: Units, lines: Sequence[np.ndarray]) -> None:
         self._lines = lines
         # Many slices have digits, and counts of reasons, only for what occurs.
-        self._sums, reasons = ExactSums([()] * units.terms), 0
+        self._sums, reasons = ExactSums([()] * units.terms), 1
         if lines is units.all:
             self._sums.ensure_digits(_LOWEST, _LOWEST + _WIDTH - 1)
             reasons = _FEW_REASONS
         self._sizes = SliceCounts.zeros(_SIZES)
         self._counts = SliceCounts.zeros(3, units.means)
         self._pair_counts = SliceCounts.zeros(5, units.pairs)
-        # The mean and the reason of each line of dropped groups, and the line of these.
-        self._owners = [(place, k) for place in range(units.means) for k in range(1, 1 + reasons)]
-        self._columns = np.full((units.means, _REASONS), _NO_COLUMN, np.int64)
-        self._columns[:, 1 : 1 + reasons] = np.arange(len(self._owners)).reshape(
-            units.means, reasons
-        )
-        self._dropped = SliceCounts.zeros(1, len(self._owners))
+        self._dropped = SliceCounts.zeros(reasons, units.means)
         self._by_slice = np.empty((8, 2), np.int64)
-        self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(6, np.int64)
+        self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(7, np.int64)
         self._room = np.empty((2, BLOCK))
 
     def add(
@@ -283,7 +275,7 @@ class Tally:
                 lines, _ALL_FACTORS, *measured, *(base or measured), rows, positives, starts,
                 starts if ranked is None else ranked, slices, order, numbers, bits,
                 self._room, self._by_slice, self._counts.tables,
-                self._pair_counts.tables, self._columns, self._dropped.tables, self._sums.lowest,
+                self._pair_counts.tables, self._dropped.tables, self._sums.lowest,
                 self._sums.digits, self._exponents, self._limits, start,
             )  # fmt: skip
             if start == _TOO_LARGE:
@@ -292,8 +284,10 @@ class Tally:
                 self._ensure_slices(int(self._limits[0]))
                 start = 0
             elif start != _DONE:
-                self._sums.ensure_digits(*self._limits[:2].tolist())
-                self._ensure_columns()
+                lowest, highest, *_, reason = self._limits.tolist()
+                self._sums.ensure_digits(lowest, highest)
+                if reason >= self._dropped.tables.shape[2]:
+                    self._dropped = self._dropped.widened(reason + 1)
         # New digits carry, so additions are counted after them.
         self._sums.count_additions(count)
         return None
@@ -333,15 +327,6 @@ class Tally:
         parts = vars(self).items()
         return {name: part for name, part in parts if isinstance(part, ExactSums | SliceCounts)}
 
-    def _ensure_columns(self) -> None:
-        known = len(self._owners)
-        for place, reason in np.argwhere(self._columns == _WANTED).tolist():
-            self._columns[place, reason] = len(self._owners)
-            self._owners.append((place, reason))
-        if len(self._owners) > known:
-            more = len(self._owners) - known
-            self._dropped.tables = np.pad(self._dropped.tables, ((0, more), (0, 0), (0, 0)))
-
     def of_all(self) -> Tally:
         """Sum the slices: the tally of all rows, if each row is in one slice."""
         tally = copy(self)
@@ -377,7 +362,6 @@ class Tally:
             digits = np.zeros((2, len(table), _SIZE_DIGITS), np.int64)
             _add_sizes(table, digits)
             sizes.merge(ExactSums(sizes.terms, _ONE, digits, 1))
-        owners = {}
         for pairs, *_, weight, _, place, first, _, terms, m, model in np.concatenate(
             self._lines
         ).tolist():
@@ -387,13 +371,10 @@ class Tally:
                 of_unit = self._sums.of_terms(KINDS[kind], slice(first, first + terms))
                 state.merge_part((m, kind), of_unit)
             state.add_counts(m, (self._pair_counts if pairs else self._counts).tables[place])
-            if not pairs:
-                owners[place] = means[model], m
-        dropped = self._dropped.tables
-        for column in np.flatnonzero(dropped.any(axis=(1, 2))).tolist() if reasons else ():
-            place, reason = self._owners[column]
-            mean, m = owners[place]
-            mean.drop(m, reasons[reason], dropped[column, :, 0])
+            if isinstance(state, MeanState) and reasons:
+                dropped = self._dropped.tables[place]
+                for reason in np.flatnonzero(dropped.any(axis=0)).tolist():
+                    state.drop(m, reasons[reason], dropped[:, reason])
 
 
 def add_groups(
@@ -503,11 +484,12 @@ def _add_sizes(sizes, digits):  # type: ignore[no-untyped-def]
 def _add_groups(  # type: ignore[no-untyped-def]
     lines, factors, values, reasons, weights, base_values, base_reasons, base_weights, rows,
     positives, starts, ranked, slices, order, numbers, bits, room, by_slice, counts,
-    pair_counts, columns, dropped, lowest, digits, exponents, limits, start,
+    pair_counts, dropped, lowest, digits, exponents, limits, start,
 ):  # fmt: skip
     """Add units from `start` on; return the first that needs more memory.
 
-    If so, the first limits are the lowest and the highest digit that it and the rest need.
+    If so, the first limits are the lowest and the highest digit that it and the rest need, and the
+    last is the highest reason.
     """
     most = np.int64(0)
     for g in range(slices.shape[0]):
@@ -521,7 +503,8 @@ def _add_groups(  # type: ignore[no-untyped-def]
     absent = number < starts.shape[0] - 1
     limits[0] = _DIGITS
     limits[1] = -1
-    needs = limits[2:]
+    limits[6] = 0
+    needs = limits[2:6]
     is_counted = False
     failed = _DONE
     for u in range(start, lines.shape[0]):
@@ -535,20 +518,13 @@ def _add_groups(  # type: ignore[no-untyped-def]
         reason = reasons[q[_REASON]]
         w = weights[weight] if weight >= 0 else value
         to = 2 if paired else 0
-        left_out = _load(value, reason, w, weight >= 0, sliced, order, numbers[to], numbers[to + 1])
+        why_out = _load(value, reason, w, weight >= 0, sliced, order, numbers[to], numbers[to + 1])
         used = 1 if weight < 0 else 2
         fits = True
         ones = False
         if not paired:
-            column = columns[q[_COUNTS]]
-            if left_out:
-                for i in range(number):
-                    if reason[i] > 0 and column[reason[i]] < 0:
-                        column[reason[i]] = _WANTED
-                        fits = False
-            if absent and empty > 0 and column[empty] < 0:
-                column[empty] = _WANTED
-                fits = False
+            limits[6] = max(limits[6], why_out, empty if absent else 0)
+            fits = limits[6] < dropped.shape[2]
         else:
             of_base = base_values[q[_TERM]]
             why = base_reasons[q[_REASON]]
@@ -583,8 +559,8 @@ def _add_groups(  # type: ignore[no-untyped-def]
                 _count_ranked(rows, positives, sliced, order, by_slice, present)
                 is_counted = True
             _count_used(
-                reason, rows, positives, left_out, sliced, order, by_slice, present, empty,
-                columns[q[_COUNTS]], counts[q[_COUNTS]], dropped,
+                reason, rows, positives, why_out > 0, sliced, order, by_slice, present, empty,
+                counts[q[_COUNTS]], dropped[q[_COUNTS]],
             )  # fmt: skip
         else:
             _count_pairs(order, by_slice, present, empty, pair_counts[q[_COUNTS]])
@@ -659,7 +635,7 @@ def _sort_groups(  # type: ignore[no-untyped-def]
 
 @kernel
 def _load(value, reason, weight, weighted, sliced, order, p, w):  # type: ignore[no-untyped-def]
-    """Load p = w A and w, 0 where a group is left out; return whether one is."""
+    """Load p = w A and w, 0 where a group is left out; return the highest reason."""
     most = np.int64(0)
     if sliced:
         for i in range(p.shape[0]):
@@ -672,7 +648,7 @@ def _load(value, reason, weight, weighted, sliced, order, p, w):  # type: ignore
             most = max(most, np.int64(reason[g]))
             w[g] = (weight[g] if weighted else 1.0) if reason[g] == 0 else 0.0
             p[g] = value[g] * w[g] if reason[g] == 0 else 0.0
-    return most > 0
+    return most
 
 
 @kernel
@@ -716,8 +692,7 @@ def _count_ranked(  # type: ignore[no-untyped-def]
 
 @kernel
 def _count_used(  # type: ignore[no-untyped-def]
-    reason, rows, positives, left_out, sliced, order, by_slice, present, empty, columns, counts,
-    dropped,
+    reason, rows, positives, left_out, sliced, order, by_slice, present, empty, counts, dropped,
 ):  # fmt: skip
     """Count the groups that a measure uses, and those that it leaves out."""
     for j in range(present):
@@ -731,12 +706,12 @@ def _count_used(  # type: ignore[no-untyped-def]
             for i in range(first, end):
                 g = order[0, i] if sliced else i
                 if reason[g] > 0:
-                    dropped[columns[reason[g]], s, 0] += 1
+                    dropped[s, reason[g]] += 1
                     groups -= 1
                     all_rows -= rows[g]
                     all_positives -= positives[g]
         if empty > 0 and by_slice[_ABSENT, j] > 0:
-            dropped[columns[empty], s, 0] += by_slice[_ABSENT, j]
+            dropped[s, empty] += by_slice[_ABSENT, j]
         elif empty == 0:
             groups += by_slice[_ABSENT, j]
             all_rows += by_slice[_ABSENT_ROWS, j]
