@@ -150,7 +150,8 @@ class GroupTable:
         """Enter the values of the ranked groups of one model."""
         program = plan.program
         indices = slice(None) if groups.ranked is None else groups.ranked
-        count, shared = len(groups.rows), dict[int, np.ndarray]()
+        shared: dict[int, np.ndarray] = {}
+        count = len(groups.rows)
         lines = zip(program.positions, program.weight_lines, strict=True)
         for line, (m, of) in enumerate(lines):
             self.values[model, m, indices] = measured.values[line, :count]
