@@ -25,8 +25,8 @@ from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices
 from fastrank_eval.slicing.spec import SliceSpec
-from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.row_sums import RowSums
+from fastrank_eval.stats.scores import CellScores
 
 _Part = TypeVar("_Part")
 

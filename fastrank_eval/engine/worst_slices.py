@@ -15,7 +15,7 @@ from fastrank_eval.engine.state_arrays import fields_of
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.measures.multicalibration import MulticalibrationError, SliceCalibration
 from fastrank_eval.slicing.encode import value_texts
-from fastrank_eval.stats.binned_scores import CellScores
+from fastrank_eval.stats.scores import CellScores
 
 #: The tables of a run, by score column and canonical text of the measure.
 CalibrationTables = Mapping[tuple[str, str], pa.Table]

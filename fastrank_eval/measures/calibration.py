@@ -41,8 +41,7 @@ from fastrank_eval.stats.score_runs import ScoreTable
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.scores import PooledScores
-    from fastrank_eval.stats.weighted_scores import WeightedScores
+    from fastrank_eval.stats.scores import Scores
 
 BY = Param(
     "by",
@@ -247,7 +246,7 @@ class _BrierPart(OrderedMeasure):
     scores = "probability"
     reference = _PAPER
 
-    def pooled_value(self, state: PooledScores | WeightedScores, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         outcomes = Outcomes.of(state.table(map_jobs), self.sampling_rate)
         if not len(outcomes.weight):
             return undefined("zero_weight")
@@ -316,7 +315,7 @@ class BrierUncertainty(_BrierPart):
     scores = "order"
     higher_is_better = False
 
-    def pooled_value(self, state: PooledScores | WeightedScores, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         table = state.table(map_jobs)
         total = table.positive + table.other
         if not total > 0:

@@ -21,8 +21,8 @@ from fastrank_eval.measures.base import REL, Param
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
 from fastrank_eval.slicing.encode import MAX_SLICES
-from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
+from fastrank_eval.stats.scores import CellScores
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored

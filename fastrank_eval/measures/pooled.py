@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from inspect import Parameter, signature
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import WEIGHT, Measure, register
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.stats.row_sums import ClusterMoments
-from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
+from fastrank_eval.stats.scores import Scores
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
@@ -98,10 +97,6 @@ class ErrorOfDifference:
     warning: str = "pooled"
 
 
-#: The scores of all rows, without and with weights.
-Scores: TypeAlias = PooledScores | WeightedScores
-
-
 def undefined(reason: str) -> PooledValue:
     """Make a value that is undefined, with the reason."""
     return PooledValue(float("nan"), reason)
@@ -141,7 +136,7 @@ class PooledMeasure(Measure):
     def new_state(self, weighted: bool, threads: int) -> PooledState:
         """Make an empty state.
 
-        `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
+        `Scores`, `ClusteredScores` and `BinnedScores` keep scores,
         `RowSums` and `ClusterMoments` keep sums.
         """
         raise NotImplementedError  # pragma: no cover - abstract
@@ -193,14 +188,12 @@ class OrderedMeasure(PooledMeasure):
         return "scores", float(self.rel)
 
     def new_state(self, weighted: bool, threads: int) -> PooledState:
-        if weighted:
-            return WeightedScores()
-        return PooledScores(threads)
+        return Scores.of(weighted, threads)
 
     def add_rows(self, state: Scores, scored: Scored) -> None:
         rows = scored.every_row
         positive = rows.labels.relevant_rows(self.rel)
-        state.add(rows.score, positive, rows.weight)  # type: ignore[arg-type]
+        state.add(rows.score, positive, rows.weight)
 
     def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         table = state.table(map_jobs)

@@ -14,8 +14,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.intervals import GROUP_ROUNDINGS
 from fastrank_eval.stats.score_runs import RocSteps, sortable_codes
-from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
+from fastrank_eval.stats.scores import Scores, WeightedScores
 
 #: Below this share of its terms a variance is added in parts that do not cancel.
 _CANCELLED = 2.0**-30
@@ -217,7 +216,7 @@ def _add_weighted_groups(  # type: ignore[no-untyped-def]
             masses[side, g] += weight[i]
 
 
-def row_variance(scores: PooledScores | WeightedScores, area: float, map_jobs: JobMap) -> float:
+def row_variance(scores: Scores, area: float, map_jobs: JobMap) -> float:
     """Compute DeLong's variance of the AUC.
 
     NaN below two rows of either class.
@@ -228,7 +227,7 @@ def row_variance(scores: PooledScores | WeightedScores, area: float, map_jobs: J
 
     Parameters
     ----------
-    scores : PooledScores or WeightedScores
+    scores : Scores
         Of all rows.
     area : float
         Their AUC.
@@ -240,15 +239,14 @@ def row_variance(scores: PooledScores | WeightedScores, area: float, map_jobs: J
     DeLong et al. (1988), doi:10.2307/2531595; Sun & Xu (2014), doi:10.1109/LSP.2014.2337313.
     """
     spread = np.zeros(2)
-    if isinstance(scores, PooledScores):
+    if isinstance(scores, WeightedScores):
+        table, squares = scores.table(map_jobs), scores.squares_table(map_jobs)
+        _spreads(*table.runs(), *squares.runs(), area, spread)
+        rows = scores.rows_with_weight()
+    else:
         others, positives = scores.steps(map_jobs).runs()
         _spreads(others, positives, others, positives, area, spread)
-        rows = positives.sum(), others.sum()
-    else:
-        table, squares = scores.table(map_jobs), scores.squares_table(map_jobs)
-        _spreads(table.others, table.positives, squares.others, squares.positives, area, spread)
-        counts_table = scores.counts_table(map_jobs)
-        rows = counts_table.positive, counts_table.other
+        rows = int(positives.sum()), int(others.sum())
     return float(spread[0] * _bessel(rows[0]) + spread[1] * _bessel(rows[1]))
 
 

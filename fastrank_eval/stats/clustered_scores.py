@@ -30,8 +30,7 @@ from fastrank_eval.stats.score_runs import (
     scores_of,
     sortable_codes,
 )
-from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
+from fastrank_eval.stats.scores import Scores, WeightedScores
 
 #: Deviations of positives and of others, influences, and the shares of the rows of each class.
 _Deviations = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -123,7 +122,7 @@ class ClusteredScores(ClusteredRows):
 
     def __init__(self, weighted: bool, threads: int = 1) -> None:
         super().__init__()
-        self.scores = WeightedScores() if weighted else PooledScores(threads)
+        self.scores: Scores = Scores.of(weighted, threads)
 
     def add(
         self,
@@ -138,7 +137,7 @@ class ClusteredScores(ClusteredRows):
         Parameters
         ----------
         score, positive, weight
-            As for `PooledScores` or `WeightedScores`.
+            As for `Scores`.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         token : object
@@ -147,7 +146,7 @@ class ClusteredScores(ClusteredRows):
         if weight is not None:
             # A row of weight 0 has no class. A score without positives is not among the steps.
             positive = positive[weight[positive] > 0]
-        self.scores.add(score, positive, weight)  # type: ignore[arg-type]
+        self.scores.add(score, positive, weight)
         chunk = ScoredRows(
             frozen(sortable_codes(score)),
             frozen(positive.copy()),
@@ -159,7 +158,7 @@ class ClusteredScores(ClusteredRows):
 
     def merge(self, other: ClusteredScores) -> None:
         """Add another state, which must not be used afterwards, in any order."""
-        self.scores.merge(other.scores)  # type: ignore[arg-type]
+        self.scores.merge(other.scores)
         self._chunks += other._chunks
 
     def to_arrays(self) -> Arrays:
@@ -224,7 +223,7 @@ class ClusteredScores(ClusteredRows):
             state, edges = states[model], _chunk_edges(rows.sizes if sizes is None else sizes)
             state._chunks = _split_chunks(rows, edges, tokens)
             for chunk in state._chunks:
-                state.scores.add(scores_of(chunk.codes), chunk.positive, chunk.weight)  # type: ignore[arg-type]
+                state.scores.add(scores_of(chunk.codes), chunk.positive, chunk.weight)
         return states
 
     def placements(self, map_jobs: JobMap) -> Placements:

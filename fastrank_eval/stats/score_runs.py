@@ -502,6 +502,10 @@ class ScoreRuns:
                 _Run(Codes(codes, change(values)), ends) for (codes, values), ends in self._runs
             ]
 
+    def values(self) -> list[np.ndarray]:
+        """Return the values of all rows, in some parts."""
+        return [values for _, values in (*self._few, *(run.rows for run in self._runs))]
+
     def take(self) -> ScoreRuns:
         """Move all rows to new runs."""
         taken = ScoreRuns()

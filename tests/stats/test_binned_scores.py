@@ -13,8 +13,7 @@ from hypothesis.extra.numpy import arrays
 from fastrank_eval.stats import binned_scores
 from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
 from fastrank_eval.stats.score_runs import sortable_codes
-from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
+from fastrank_eval.stats.scores import PooledScores, WeightedScores
 
 FINITE = {32: st.floats(allow_nan=False, width=32), 64: st.floats(allow_nan=False)}
 UNIT = {width: st.floats(0, 1, width=width) for width in (32, 64)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastrank_eval.stats.binned_scores import CellScores
+from fastrank_eval.stats.scores import CellScores
 
 
 @pytest.mark.parametrize("weighted", [False, True])

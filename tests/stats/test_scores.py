@@ -9,8 +9,7 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval.stats.score_runs import ScoreRuns, area_under
-from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
+from fastrank_eval.stats.scores import PooledScores, WeightedScores
 from tests.stats.test_states import rank_auc
 
 pytestmark = pytest.mark.kernels

@@ -13,9 +13,8 @@ from numba import config
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_runs import ScoreRuns
-from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.scores import PooledScores, WeightedScores
 from fastrank_eval.stats.tally import add_groups
-from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles.measures import Row, pair_auc, partial_auc
 
 pytestmark = pytest.mark.kernels
