@@ -65,8 +65,10 @@ def evaluate_chunk(
     values = None
     if plan.per_group:
         rows = labels.starts[1:] - labels.starts[:-1]
-        # A copy: a view would keep all memory of the scan.
-        values = GroupTable.empty(rows, labels.relevant_of_each(1.0).copy(), plan)
+        positives = labels.relevant_of_each(1.0)
+        if not labels.skip_empty:  # a view would keep all memory of the scan
+            positives = positives.copy()
+        values = GroupTable.empty(rows, positives, plan)
     codes = _slice_codes(chunk, plan, labels)
     units = plan.units
     additions = _of_whole_groups(chunk, totals, units, codes)

@@ -148,8 +148,11 @@ class Evaluator:
 
     def expect_labelled(self, share: float) -> None:
         """Choose the rows of batches and slices by the share of labelled rows."""
-        of_stream = stream_rows_of(self._rows, self.first.threads, self._copies_few, share)
-        self.file_rows, self.slice_rows = (self._given_rows or most for most in of_stream)
+        self.file_rows = self.slice_rows = self._given_rows or 0
+        if not self._given_rows:
+            self.file_rows, self.slice_rows = stream_rows_of(
+                self._rows, self.first.threads, self._copies_few, share
+            )
 
     def clear(self) -> None:
         """Forget all rows, which are read again."""
@@ -319,7 +322,8 @@ class Evaluator:
         for_plans, found = dict(zip(self.grouped, tables, strict=True)), []
         for p, totals in enumerate(self.totals):
             merged, left_out = totals.merge(), self._left_out[p]
-            merged.largest = dominant(merged.largest, merged.overall.squares())
+            if merged.largest is not None:
+                merged.largest = dominant(merged.largest, merged.overall.squares())
             if self.plans[p].counts_unretrieved:
                 rows, positives = merged.overall.rows(), merged.overall.positives()
                 left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
+from operator import itemgetter
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States, take_rows
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
 
@@ -281,9 +282,11 @@ class MeanState(_GroupState):
 
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
-        if np.any(groups):
-            part = self.parts.setdefault((_DROPPED, reason), SliceCounts.zeros(1, len(self)))
-            cast(SliceCounts, part).add(0, groups, m)
+        counts = np.array(groups, np.int64, ndmin=1)
+        if counts.any():
+            if (_DROPPED, reason) not in self.parts:
+                self.parts[_DROPPED, reason] = SliceCounts.zeros(1, len(self))
+            cast(SliceCounts, self.parts[_DROPPED, reason]).add(0, counts, m)
 
     def _dropped(self) -> list[tuple[str, SliceCounts]]:
         """List the groups left out by reason."""
@@ -358,11 +361,11 @@ class MeanState(_GroupState):
 
     def dropped_of(self, m: int, slices: np.ndarray) -> list[dict[str, int]]:
         """Count the dropped groups of each slice by reason, in alphabetical order."""
-        counts = sorted(
-            (why, take_rows(part.tables[m : m + 1], slices).ravel().tolist())
-            for why, part in self._dropped()
-            if part.tables[m].any()
-        )
+        wanted, counts = slices.tolist(), []
+        for why, part in sorted(self._dropped(), key=itemgetter(0)):
+            of = part.tables[m, :, 0].tolist()
+            if any(of):
+                counts.append((why, [of[i] if 0 <= i < len(of) else 0 for i in wanted]))
         return [{why: n for why, of in counts if (n := of[i])} for i in range(len(slices))]
 
 

@@ -373,7 +373,7 @@ class Tally:
             state.add_counts(m, (self._pair_counts if pairs else self._counts).tables[place])
             if isinstance(state, MeanState) and reasons:
                 dropped = self._dropped.tables[place]
-                for reason in np.flatnonzero(dropped.any(axis=0)).tolist():
+                for reason in dropped.any(axis=0).nonzero()[0].tolist():
                     state.drop(m, reasons[reason], dropped[:, reason])
 
 
