@@ -30,7 +30,7 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.stats.exact import UNIT, ExactSums
+from fastrank_eval.stats.exact import ONE_NUMBER, UNIT, ExactSums
 from fastrank_eval.stats.score_runs import (
     NO_VALUES,
     Codes,
@@ -330,7 +330,7 @@ def _bins_of(rows: Codes, level: int, max_bins: int, weighted: bool) -> Bins:
     weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), sizes)
     weights.ensure_slices(len(keys))
     for term, mask in enumerate((signed < 0, signed > 0)):
-        weights.add_to_term(term, np.abs(signed[mask]), bins[mask])
+        weights.add(np.abs(signed[mask])[np.newaxis], bins[mask], term, ONE_NUMBER)
     return Bins(level, keys, lowest, highest, weights)
 
 

@@ -29,6 +29,8 @@ from fastrank_eval._lib.threads import scratch
 
 #: Without slices every group is added to the first row of sums.
 NO_SLICES = frozen(np.empty(0, np.int64))
+#: The term that is a number itself.
+ONE_NUMBER = ((0,),)
 #: Sums of numbers are multiples of 2**-UNIT, sums of products of two of 2**-(2 * UNIT).
 UNIT = 1074
 #: Additions before digits are carried: each changes a digit by less than 2**34. The few sums of a
@@ -88,67 +90,54 @@ class ExactSums:
         # The last row that was read, and its sums: formulas read many terms of one row.
         self._row_read: tuple[int, list[int]] = -1, []
 
-    def add(self, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
-        """Add every term of every group; skip groups whose first number is NaN.
+    def add(
+        self,
+        numbers: np.ndarray,
+        slices: np.ndarray = NO_SLICES,
+        first: int = 0,
+        terms: tuple[tuple[int, ...], ...] | None = None,
+    ) -> bool:
+        """Add terms of every group.
 
         Parameters
         ----------
         numbers : ndarray of float64, shape (numbers, groups)
         slices : ndarray of int64, shape (groups,), or (0,)
             The row of sums of each group; an empty array means the first row for all.
+        first : int
+            The first of the terms that are added.
+        terms : tuple, optional
+            Their factors in `numbers`; by default all terms are added.
 
         Returns
         -------
         bool
             Whether all numbers were finite; otherwise nothing was added.
         """
-        return self._add(numbers, self._factors, slices, slice(None))
-
-    def add_to_term(self, term: int, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
-        """Add numbers to one term, as `add` adds groups; shape (groups,)."""
-        return self.add_to_terms(term, ((0,),), numbers[np.newaxis], slices)
-
-    def add_to_terms(
-        self,
-        first: int,
-        terms: tuple[tuple[int, ...], ...],
-        numbers: np.ndarray,
-        slices: np.ndarray = NO_SLICES,
-    ) -> bool:
-        """Add to terms from `first` on, whose factors are rows of `numbers`."""
-        return self._add(numbers, _factors_of(terms), slices, slice(first, first + len(terms)))
-
-    def _add(
-        self,
-        numbers: np.ndarray,
-        factors: np.ndarray,
-        slices: np.ndarray,
-        terms: slice,
-    ) -> bool:
+        factors = self._factors if terms is None else _factors_of(terms)
         numbers = frozen(np.ascontiguousarray(numbers, np.float64).view())
         slices = frozen(np.ascontiguousarray(slices, np.int64).view())
         bits = numbers.view(np.int64)
-        exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(4, np.int64)
+        exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(3, np.int64)
         _digit_range(bits, factors, exponents, limits)
-        lowest, highest, largest, has_nan = limits.tolist()
+        lowest, highest, largest = limits.tolist()
         if largest > _LARGEST:
             return False
         self.ensure_slices(int(slices.max(initial=0)) + 1)
         if highest < 0:
             return True
-        count, groups = numbers.shape
+        groups = numbers.shape[1]
         self.ensure_digits(lowest, highest)
         self.count_additions(groups)
+        digits = self.digits[first : first + len(factors)]
         if exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1] and not len(slices):
-            room = scratch("exact sums", (2 + count) * BLOCK, np.float64).reshape(-1, BLOCK)
-            _add_safe_terms(
-                numbers, exponents, factors, self.lowest, room, self.digits[terms]
-            )  # fmt: skip
+            room = scratch("exact sums", 2 * BLOCK, np.float64).reshape(2, BLOCK)
+            _add_safe_terms(numbers, exponents, factors, self.lowest, room, digits)
         else:
             rounded = scratch("rounded products", groups, np.float64)
             _add_terms(
-                numbers, bits, bool(has_nan), factors, slices, self.lowest, rounded,
-                rounded.view(np.int64), self.digits[terms],
+                numbers, bits, 0, groups, factors, slices, self.lowest, rounded,
+                rounded.view(np.int64), digits,
             )  # fmt: skip
         return True
 
@@ -475,12 +464,9 @@ def _units_of(terms: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-def]
     """Find the lowest and the highest digit of the terms of numbers.
 
-    The next two limits are the largest exponent of any number, and whether the first number of a
-    group is NaN (such a group is skipped).
+    The next limit is the largest exponent of any number.
     """
-    infinite = np.int64(0x7FF0000000000000)
     limits[2] = -1
-    limits[3] = 0
     for k in range(bits.shape[0]):
         # The least of size - 1, so that 0 becomes the largest.
         least = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -489,17 +475,6 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
             size = bits[k, g] & 0x7FFFFFFFFFFFFFFF
             most = max(most, size)
             least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
-        if k == 0 and most > infinite:
-            limits[3] = 1
-        if limits[3] > 0:
-            least = np.int64(0x7FFFFFFFFFFFFFFF)
-            most = np.int64(0)
-            for g in range(bits.shape[1]):
-                size = bits[k, g] & 0x7FFFFFFFFFFFFFFF
-                if bits[0, g] & 0x7FFFFFFFFFFFFFFF > infinite:
-                    size = np.int64(0)
-                most = max(most, size)
-                least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
         exponents[k, 0] = 2046
         exponents[k, 1] = -1
         if most > 0:
@@ -538,25 +513,31 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
 
 @kernel
 def _add_terms(  # type: ignore[no-untyped-def]
-    numbers, bits, has_nan, factors, slices, lowest, rounded, rounded_bits, digits
+    numbers, bits, first, end, factors, slices, lowest, rounded, rounded_bits, digits
 ):
+    """Add the terms of some groups, one group after another."""
     for term in range(factors.shape[0]):
         a = factors[term, 0]
         b = factors[term, 1]
         c = factors[term, 2]
         d = factors[term, 3]
         if b < 0:
-            _add_numbers(bits[0], has_nan, bits[a], slices, lowest, digits[term])
+            _add_numbers(bits[a, first:end], slices, lowest, digits[term])
         elif c < 0:
-            _add_products(bits[0], has_nan, bits[a], bits[b], slices, lowest, digits[term])
+            _add_products(bits[a, first:end], bits[b, first:end], slices, lowest, digits[term])
         else:
-            for g in range(numbers.shape[1]):
-                product = numbers[a, g] * numbers[b, g]
-                product *= numbers[c, g] * numbers[d, g] if d >= 0 else numbers[c, g]
+            x = numbers[a, first:end]
+            y = numbers[b, first:end]
+            z = numbers[c, first:end]
+            w = numbers[d, first:end]
+            out = rounded[first:end]
+            for g in range(x.shape[0]):
+                product = x[g] * y[g]
+                product *= z[g] * w[g] if d >= 0 else z[g]
                 # Clip overflow to the largest double; NaN (0 times inf) becomes 0.
                 product = product if product == product else 0.0
-                rounded[g] = max(min(product, 1.7976931348623157e308), -1.7976931348623157e308)
-            _add_numbers(bits[0], has_nan, rounded_bits, slices, lowest, digits[term])
+                out[g] = max(min(product, 1.7976931348623157e308), -1.7976931348623157e308)
+            _add_numbers(rounded_bits[first:end], slices, lowest, digits[term])
 
 
 @kernel
@@ -584,11 +565,9 @@ def _add_slices(digits, slices, first, sums):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_numbers(first, has_nan, bits, slices, lowest, sums):  # type: ignore[no-untyped-def]
+def _add_numbers(bits, slices, lowest, sums):  # type: ignore[no-untyped-def]
     row = np.uint64(0)
-    for g in range(first.shape[0]):
-        if has_nan and first[g] & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
-            continue
+    for g in range(bits.shape[0]):
         if slices.shape[0] > 0:
             row = np.uint64(slices[g])
         add_number(bits[g], UNIT - 32 * lowest, sums[row])
@@ -608,11 +587,9 @@ def add_number(bits, position, digits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_products(first, has_nan, x, y, slices, lowest, sums):  # type: ignore[no-untyped-def]
+def _add_products(x, y, slices, lowest, sums):  # type: ignore[no-untyped-def]
     row = np.uint64(0)
-    for g in range(first.shape[0]):
-        if has_nan and first[g] & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
-            continue
+    for g in range(x.shape[0]):
         a = x[g]
         b = y[g]
         p = a & 0xFFFFFFFFFFFFF
@@ -664,15 +641,9 @@ def _add_safe_terms(  # type: ignore[no-untyped-def]
     """Add the terms of safe numbers to the first row, by vectors."""
     for lo in range(0, numbers.shape[1], BLOCK):
         count = min(BLOCK, numbers.shape[1] - lo)
-        first = numbers[0, lo : lo + count]
-        for k in range(numbers.shape[0]):
-            x = numbers[k, lo : lo + count]
-            value = room[2 + k, :count]
-            for g in range(count):
-                value[g] = x[g] if first[g] == first[g] else 0.0
         for term in range(factors.shape[0]):
             _add_term(
-                factors[term], room[2:], exponents, 0, count, lowest, room, digits[term, 0]
+                factors[term], numbers, exponents, lo, count, lowest, room, digits[term, 0]
             )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States
+from fastrank_eval.stats.exact import NO_SLICES, ONE_NUMBER, ExactSums, SliceCounts, States
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models
 from fastrank_eval.stats.row_sums import GroupSums
 
@@ -252,11 +252,11 @@ class MeanState(_GroupState):
         numbers[0], numbers[1] = clusters.sum(p), used if is_sum else of_clusters
         self.counts.add(_CLUSTERS, clusters.by_slice(used), m)
         sums = self._own(m, NESTED)
-        finite = sums.add_to_term(0, p, slices)
+        finite = sums.add(p[np.newaxis], slices, 0, ONE_NUMBER)
         if weights is not None:
-            finite &= sums.add_to_term(4, w, slices)
+            finite &= sums.add(w[np.newaxis], slices, 4, ONE_NUMBER)
         for first, terms in ((1, _WEIGHTED[1:4]), (5, _WEIGHTED[5:])):
-            finite &= sums.add_to_terms(first, terms, numbers, clusters.slices)
+            finite &= sums.add(numbers, clusters.slices, first, terms)
         return finite
 
     def with_clusters(self, terms: Sequence[np.ndarray | None], slices: np.ndarray) -> MeanState:

@@ -25,6 +25,7 @@ from fastrank_eval._lib.threads import scratch
 from fastrank_eval.stats.exact import (
     NUMBER_DIGITS,
     NUMBER_UNIT,
+    ONE_NUMBER,
     UNIT,
     ExactSums,
     add_integer,
@@ -142,7 +143,7 @@ class RowSums(SharedSums):
         if keys is None:
             GroupSums(ONE_GROUP, np.empty(1), part, term).add(values)
         else:
-            part.add_to_term(term, values, frozen(np.ascontiguousarray(keys, np.int64).view()))
+            part.add(values[np.newaxis], keys, term, ONE_NUMBER)
         self.return_part(part)
 
     def count(self, term: int, number: int) -> None:

@@ -237,7 +237,7 @@ class Tally:
         self._pair_counts = SliceCounts.zeros(5, units.pairs)
         self._dropped = SliceCounts.zeros(reasons, units.means)
         self._by_slice = np.empty((8, 2), np.int64)
-        self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(7, np.int64)
+        self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(6, np.int64)
         self._room = np.empty((2, BLOCK))
 
     def add(
@@ -503,8 +503,8 @@ def _add_groups(  # type: ignore[no-untyped-def]
     absent = number < starts.shape[0] - 1
     limits[0] = _DIGITS
     limits[1] = -1
-    limits[6] = 0
-    needs = limits[2:6]
+    limits[5] = 0
+    needs = limits[2:5]
     is_counted = False
     failed = _DONE
     for u in range(start, lines.shape[0]):
@@ -523,8 +523,8 @@ def _add_groups(  # type: ignore[no-untyped-def]
         fits = True
         ones = False
         if not paired:
-            limits[6] = max(limits[6], why_out, empty if absent else 0)
-            fits = limits[6] < dropped.shape[2]
+            limits[5] = max(limits[5], why_out, empty if absent else 0)
+            fits = limits[5] < dropped.shape[2]
         else:
             of_base = base_values[q[_TERM]]
             why = base_reasons[q[_REASON]]
@@ -537,7 +537,7 @@ def _add_groups(  # type: ignore[no-untyped-def]
         has_numbers = False
         if terms > 0:
             _digit_range(bits[:used], of_unit, exponents, needs)
-            if needs[2] > _LARGEST or needs[3] > 0:
+            if needs[2] > _LARGEST:
                 if not paired:
                     limits[0] = q[_MEASURE]
                     return _TOO_LARGE
@@ -756,8 +756,7 @@ def _add_runs(  # type: ignore[no-untyped-def]
         ):
             j += 1
         end = by_slice[_EDGE, j]
-        of_groups = order[1, first : end if sliced else first]
         _add_terms(
-            numbers[:, first:end], bits[:, first:end], False, factors, of_groups, lowest,
-            numbers[6, first:end], bits[6, first:end], digits,
+            numbers, bits, first, end, factors, order[1, first : end if sliced else first], lowest,
+            numbers[6], bits[6], digits,
         )  # fmt: skip

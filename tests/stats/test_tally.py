@@ -167,7 +167,7 @@ def one_by_one(chunks: list[Chunk], slices: int, sliced: bool) -> States:
                 if not unit.empty:
                     np.add.at(counts[:, 1], of_absent, 1)
                     ones = np.ones((1, len(of_absent)))
-                    pair._own(unit.measure, PAIRED).add_to_terms(3, ((0,),), ones, of_absent)
+                    pair._own(unit.measure, PAIRED).add(ones, of_absent, 3, ((0,),))
                 pair.add_counts(unit.measure, counts)
     for column, numbers in enumerate(every):
         states.counts.add(column, numbers)
