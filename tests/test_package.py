@@ -205,12 +205,12 @@ LOCAL_FILES = {
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/curve_points.py": {"results.plot_files"},
     "fastrank_eval/results/plot_files.py": {"results.forest", "results.plots"},
-    "fastrank_eval/results/evaluate.py": {"results.state"},
+    "fastrank_eval/results/evaluate.py": {"results", "results.state"},
     "fastrank_eval/results/labels.py": {"results.plot_files", "results.gate_judge"},
     "fastrank_eval/results/result.py": {
-        *("results.attribution", "results.compare_results", "results.curve_points"),
+        *("results.attribution", "results.compare", "results.comparison", "results.curve_points"),
     },
-    "fastrank_eval/results/state.py": {"results.compare", "results.compare_tests"},
+    "fastrank_eval/results/state.py": {"results.compare_tests"},
 }
 
 

@@ -80,13 +80,39 @@ def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
 
 
 def used_measures(
-    requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float | None
+    requested: tuple[Measure, ...],
+    profile: Profile | None,
+    sampling_rate: float | None,
+    compared: bool = False,
 ) -> tuple[Measure, ...]:
-    """Return the measures to compute, in the order of the requested ones."""
+    """Return the measures to compute, in the order of the requested ones.
+
+    Parameters
+    ----------
+    requested : tuple of Measure
+    profile : Profile or None
+    sampling_rate : float or None
+    compared : bool
+        Whether models are compared with a baseline: AUC needs its clustered error then.
+    """
     measures = requested if profile is None else profile.apply(requested)
+    if compared:
+        measures = with_clustered_errors(measures)
     if sampling_rate not in (None, 1):
         measures = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measures)
     return with_names(requested, measures)
+
+
+def with_clustered_errors(measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
+    """Select AUC's clustered error, unless one names it, or options exclude it."""
+    if any(m.name == "AUC" and m.option_values["se"] == "clustered" for m in measures):
+        return measures
+    return tuple(
+        m(se="clustered")
+        if m.name == "AUC" and not m.explicit_options & {"se", "bins", "max_fpr"}
+        else m
+        for m in measures
+    )
 
 
 def with_names(requested: Sequence[Measure], computed: Sequence[Measure]) -> tuple[Measure, ...]:

@@ -367,7 +367,7 @@ OPTIONS: dict[str, Option] = {
     "baseline": _column(
         "str | None",
         "Score column that all others are compared with. --save-state then keeps the sums that "
-        "'merge --compare' needs. No value depends on it.",
+        "'merge --compare' needs, and AUC gets its clustered error. No value depends on it.",
         refused="rows metrics curve classes explain",
         section="Output",
         table="",

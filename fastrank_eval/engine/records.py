@@ -584,13 +584,11 @@ def _undefined_error(measure: Measure, reason: str) -> Exception:
 
 def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTable]:
     """Count the rows of each distinct score, by model and relevance."""
-    ordered = {
-        m.state_key(): m
-        for m in plan.measures
-        if isinstance(m, OrderedMeasure) and m.state_key() == OrderedMeasure.state_key(m)
-    }
-    return {
-        (name, float(measure.rel)): measure.state_in(states).table(partial(map_jobs, plan.threads))
-        for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True)
-        for measure in ordered.values()
-    }
+    tables: dict[tuple[str, float], ScoreTable] = {}
+    for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True):
+        for m in plan.measures:
+            if isinstance(m, OrderedMeasure) and (name, float(m.rel)) not in tables:
+                scores = m.scores_of(m.state_in(states))
+                if scores is not None:
+                    tables[name, float(m.rel)] = scores.table(partial(map_jobs, plan.threads))
+    return tables

@@ -394,9 +394,9 @@ def _draft(options: Options) -> Plan:
     undefined = undefined_policies(choices["undefined"])
     choices["undefined"] = undefined_text(undefined)
     computed = requested = requested_measures(options.measures)
-    rate = options.sampling_rate
-    if options.profile is not None or rate is not None:
-        computed = used_measures(requested, options.profile, rate)
+    rate, compared = options.sampling_rate, options.baseline is not None
+    if options.profile is not None or rate is not None or compared:
+        computed = used_measures(requested, options.profile, rate, compared)
     measures = tuple(dict.fromkeys(computed))
     roles = _roles(options, choices, measures)
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])

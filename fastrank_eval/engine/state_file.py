@@ -397,9 +397,9 @@ _EQUAL_ENTRIES = {
     "columns": "columns",
     "conventions": "conventions",
     "score_types": "types of the scores",
+    "baseline": "baselines",
     "measures": "measures",
     "requested": "requested measures",
-    "baseline": "baselines",
 }
 
 

@@ -242,6 +242,10 @@ class PooledAUC(OrderedMeasure):
             return ClusteredScores(weighted, threads)
         return super().new_state(weighted, threads)
 
+    def scores_of(self, state: Any) -> Any:
+        is_clustered = self.se == "clustered" and self.bins is None
+        return state.scores if is_clustered else super().scores_of(state)
+
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.se == "clustered":
             rows = scored.every_row
@@ -256,7 +260,7 @@ class PooledAUC(OrderedMeasure):
             area, bound = state.auc()
             details, scores = {BOUND: bound, "bins": len(state.merged_bins().keys)}, state
         else:
-            scores = state.scores if self.se == "clustered" else state
+            scores = self.scores_of(state)
             if self.se is not None:
                 # Before the area, which is then computed from the steps.
                 scores.steps(map_jobs)
@@ -271,7 +275,7 @@ class PooledAUC(OrderedMeasure):
             return result
         area, details = result.value, {**result.details}
         if self.bins is None:
-            scores = state.scores if self.se == "clustered" else state
+            scores = self.scores_of(state)
             error = _root(row_variance(scores, area, map_jobs))
             details[SE_OF_ROWS] = error if error > 0 else math.nan
         if self.se != "clustered":

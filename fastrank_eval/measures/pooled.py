@@ -195,6 +195,10 @@ class OrderedMeasure(PooledMeasure):
         positive = rows.labels.relevant_rows(self.rel)
         state.add(rows.score, positive, rows.weight)
 
+    def scores_of(self, state: Any) -> Any:
+        """Return the scores of all rows; None if a state does not keep them."""
+        return state if self.state_key() == OrderedMeasure.state_key(self) else None
+
     def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         table = state.table(map_jobs)
         missing = table.missing

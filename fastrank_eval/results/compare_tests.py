@@ -6,20 +6,23 @@ Join the groups of two results by their keys.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.arguments import check_options, checked, integer, one_of
 from fastrank_eval._lib.arrow import arrow_column, decode_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp, exp_each, ratio
 from fastrank_eval._lib.errors import ArgumentError, text_keys_hint
-from fastrank_eval._lib.threads import choose_map
+from fastrank_eval._lib.threads import choose_map, processors
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.group_table import GroupTable, equal_neighbours
-from fastrank_eval.engine.options import KEEP_GROUPS
+from fastrank_eval.engine.options import KEEP_GROUPS, KEEP_VALUES, OPTIONS
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.totals import PooledStates
 from fastrank_eval.groups.scan import key_text
@@ -33,8 +36,10 @@ from fastrank_eval.results.attribution import (
     rela_impr,
     slopes_of_rela_impr,
 )
-from fastrank_eval.results.compared_value import RESAMPLING, ComparedValue, detectable, verdict_on
+from fastrank_eval.results.compared_value import ComparedValue, verdict_on
 from fastrank_eval.stats.bootstrap import (
+    REPLICATES,
+    SEED,
     bootstrap,
     bootstrap_error,
     bootstrap_interval,
@@ -43,10 +48,12 @@ from fastrank_eval.stats.bootstrap import (
     swap_models,
 )
 from fastrank_eval.stats.hypothesis_tests import (
+    CORRECTIONS,
     PairedTest,
     adjust_p_values,
     clustered_test,
     group_differences,
+    minimum_detectable_difference,
     paired_t,
     sign_test,
     wilcoxon,
@@ -378,26 +385,80 @@ _NO_DIFFERENCE = (0.0, 0.0, 0.0)
 _NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
 
 
-def compare_measure(
+class _Difference(NamedTuple):
+    """A difference and its test, before any correction."""
+
+    rows: int
+    measure: Measure
+    base: MeasureValue
+    candidate: MeasureValue
+    error: ErrorOfDifference
+    test: str
+    delta: float
+    degrees: float | None
+    result: PairedTest
+
+
+#: Values by slicing and slice, then by score column and measure.
+SliceValues = dict[tuple[str | None, str], dict[tuple[str, str], MeasureValue]]
+#: Slicing, slice, its rows, and the errors of each candidate by measure.
+Slice = tuple[str | None, str, int, Mapping[str, Sequence[ErrorOfDifference]]]
+
+
+def differences(
+    slices: Iterable[Slice],
+    values: SliceValues,
+    measures: Sequence[Measure],
+    base: str,
+    records: GroupTable | None,
+    choices: Choices,
+    unit: str,
+) -> list[ComparedValue]:
+    """Compare models with a baseline on all rows and on slices.
+
+    P-values are corrected for each slicing.
+
+    Parameters
+    ----------
+    slices : iterable of Slice
+    values : mapping
+        As `values_by_slice` returns them.
+    measures : sequence of Measure
+    base : str
+        Score column of the baseline.
+    records : GroupTable or None
+        Values of every group, for tests that need them. Slices are tested by standard errors.
+    choices : Choices
+    unit : {"group", "cluster"}
+        What errors count.
+    """
+    by_slicing: dict[str | None, list[_Difference]] = {}
+    for by, label, rows, errors in slices:
+        of_slice = values[by, label]
+        for candidate, of_measures in errors.items():
+            pairs = [(of_slice[base, str(m)], of_slice[candidate, str(m)]) for m in measures]
+            results: dict[int, PairedTest] = {}
+            if by is None and records is not None and choices.needs_groups:
+                deltas = {m: own.value - other.value for m, (other, own) in enumerate(pairs)}
+                first, second = map(records.roles.scores.index, (base, candidate))
+                results = group_tests(choices, records, first, second, deltas)
+            by_slicing.setdefault(by, []).extend(
+                _tested(rows, measure, *pairs[m], of_measures[m], choices, results.get(m))
+                for m, measure in enumerate(measures)
+            )
+    return [row for own in by_slicing.values() for row in _corrected(own, choices, unit)]
+
+
+def _tested(
+    rows: int,
     measure: Measure,
     base: MeasureValue,
     candidate: MeasureValue,
     error: ErrorOfDifference,
     choices: Choices,
-    result: PairedTest | None = None,
-) -> ComparedValue:
-    """Compare two models by one measure, before any correction.
-
-    Parameters
-    ----------
-    measure : Measure
-    base, candidate : MeasureValue
-    error : ErrorOfDifference
-    choices : Choices
-    result : PairedTest, optional
-        Result of a test by the values of every group. By default the difference is tested by its
-        standard error.
-    """
+    result: PairedTest | None,
+) -> _Difference:
+    """Test a difference by the values of every group, or by its error."""
     delta, behind, test = candidate.value - base.value, error.behind, choices.test
     if result is None and test != "clustered_z":
         test = "clustered_t"
@@ -410,130 +471,91 @@ def compare_measure(
         result = clustered_test(delta, error.se, behind.groups, degrees)
     elif error.se == 0:
         result = replace(result, interval=None)
-    se, low, high = result.interval or _interval_of(
-        delta, error.se, behind.groups, choices.confidence, degrees
-    )
-    row = ComparedValue(
-        score=candidate.score,
-        baseline=base.score,
-        by=candidate.by,
-        slice=candidate.slice,
-        measure=candidate.measure,
-        name=candidate.name,
-        aggregate=candidate.aggregate,
-        base_value=base.value,
-        value=candidate.value,
-        delta=delta,
-        relative=delta / abs(base.value) if base.value else math.nan,
-        se=se,
-        ci_low=low,
-        ci_high=high,
-        test=test,
-        statistic=result.statistic,
-        p_value=result.p_value,
-        groups=behind.groups,
-        degrees=math.nan if degrees is None or behind.groups < 2 else degrees,
-        warning=_warning(delta, error, result),
-    )
-    if has_chance(measure):
-        row = _with_rela_impr(row, base, candidate, error, choices.confidence)
-    pairs, clusters = error.pairs, error.clusters
-    if pairs is None:
-        return row
-    if clusters is not None:
-        wins, losses = _wins_and_losses(clusters, measure)
-        row = replace(row, cluster_wins=wins, cluster_ties=clusters.ties, cluster_losses=losses)
-    varies = error.deviation > 2.0**-50 * abs(error.mean) and error.se != 0
-    wins, losses = _wins_and_losses(pairs, measure)
-    return replace(
-        row,
-        wins=wins,
-        ties=pairs.ties,
-        losses=losses,
-        only_base=pairs.only_base,
-        only_candidate=pairs.only_other,
-        effect_size=error.mean / error.deviation if varies else math.nan,
-    )
+    return _Difference(rows, measure, base, candidate, error, test, delta, degrees, result)
 
 
-def _wins_and_losses(pairs: GroupPairs, measure: Measure) -> tuple[int, int]:
-    if measure.higher_is_better:
-        return pairs.higher, pairs.lower
-    return pairs.lower, pairs.higher
-
-
-def compare_models(
-    values: Mapping[tuple[str, str], MeasureValue],
-    measures: Sequence[Measure],
-    base: str,
-    error: Mapping[str, Sequence[ErrorOfDifference]],
-    choices: Choices,
-    records: GroupTable | None,
-) -> list[ComparedValue]:
-    """Compare models with the baseline by every measure, in one slice.
-
-    Parameters
-    ----------
-    values : mapping of (str, str) to MeasureValue
-        By score column and measure.
-    measures : sequence of Measure
-    base : str
-        Score column of the baseline.
-    error : mapping of str to sequence of ErrorOfDifference
-        For each candidate one for each measure.
-    choices : Choices
-    records : GroupTable or None
-        Values of every group, for tests that need them. With None, differences are tested by their
-        standard errors.
-
-    Returns
-    -------
-    list of ComparedValue
-        Before any correction.
-    """
-    rows: list[ComparedValue] = []
-    for candidate, of_measures in error.items():
-        pairs = [(values[base, str(m)], values[candidate, str(m)]) for m in measures]
-        results: dict[int, PairedTest] = {}
-        if records is not None and choices.needs_groups:
-            deltas = {m: own.value - other.value for m, (other, own) in enumerate(pairs)}
-            first, second = map(records.roles.scores.index, (base, candidate))
-            results = group_tests(choices, records, first, second, deltas)
-        rows += [
-            compare_measure(measure, *pairs[m], of_measures[m], choices, results.get(m))
-            for m, measure in enumerate(measures)
-        ]
-    return rows
-
-
-def adjust_rows(
-    rows: Sequence[ComparedValue], measures: Sequence[Measure], choices: Choices, unit: str
-) -> list[ComparedValue]:
-    """Add adjusted p-values and verdicts to comparisons made together.
-
-    Parameters
-    ----------
-    rows : sequence of ComparedValue
-    measures : sequence of Measure
-    choices : Choices
-    unit : {"group", "cluster"}
-        What errors count.
-    """
-    by_text = {str(m): m for m in measures}
-    p_values = np.array([row.p_value for row in rows], np.float64)
-    count = int(np.count_nonzero(~np.isnan(p_values)))
+def _corrected(own: Sequence[_Difference], choices: Choices, unit: str) -> Iterator[ComparedValue]:
+    """Make the records of differences whose p-values are corrected together."""
+    p_values = np.array([each.result.p_value for each in own], np.float64)
+    comparisons = int(np.count_nonzero(~np.isnan(p_values)))
     alpha = 1 - choices.confidence
     if choices.correction != "none":
-        alpha /= max(count, 1)
-    corrected = []
-    for row, p_value in zip(
-        rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
-    ):
-        mdd = detectable(row, alpha, choices.replicates)
-        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=mdd)
-        verdict = verdict_on(row, by_text[row.measure], choices.confidence, unit)
-        corrected.append(replace(row, verdict=verdict))
-    return corrected
+        alpha /= max(comparisons, 1)
+    adjusted = adjust_p_values(p_values, choices.correction).tolist()
+    for each, p_adjusted in zip(own, adjusted, strict=True):
+        rows, measure, base, candidate, error, test, delta, degrees, result = each
+        groups = error.behind.groups
+        warning = _warning(delta, error, result)
+        se, low, high = result.interval or _interval_of(
+            delta, error.se, groups, choices.confidence, degrees
+        )
+        record = ComparedValue(
+            score=candidate.score,
+            baseline=base.score,
+            by=candidate.by,
+            slice=candidate.slice,
+            measure=candidate.measure,
+            name=candidate.name,
+            aggregate=candidate.aggregate,
+            base_value=base.value,
+            value=candidate.value,
+            delta=delta,
+            relative=delta / abs(base.value) if base.value else math.nan,
+            se=se,
+            ci_low=low,
+            ci_high=high,
+            test=test,
+            statistic=result.statistic,
+            p_value=result.p_value,
+            p_adjusted=p_adjusted,
+            comparisons=comparisons,
+            rows=rows,
+            groups=groups,
+            degrees=math.nan if degrees is None or groups < 2 else degrees,
+            mdd=_detectable(each, se, alpha, choices.replicates),
+            warning=warning,
+            **_rela_impr(each, warning, choices.confidence),
+            **_counts(error, measure),
+        )
+        yield replace(record, verdict=verdict_on(record, measure, choices.confidence, unit))
+
+
+def _counts(error: ErrorOfDifference, measure: Measure) -> dict[str, Any]:
+    """Return the fields of groups and clusters that differ, if they are counted."""
+    if error.pairs is None:
+        return {}
+    varies = error.deviation > 2.0**-50 * abs(error.mean) and error.se != 0
+    found: dict[str, Any] = {
+        "only_base": error.pairs.only_base,
+        "only_candidate": error.pairs.only_other,
+        "effect_size": error.mean / error.deviation if varies else math.nan,
+    }
+    for prefix, pairs in (("", error.pairs), ("cluster_", error.clusters)):
+        if pairs is not None:
+            sides = pairs.higher, pairs.lower
+            wins, losses = sides if measure.higher_is_better else sides[::-1]
+            counts = {"wins": wins, "ties": pairs.ties, "losses": losses}
+            found |= {prefix + name: number for name, number in counts.items()}
+    return found
+
+
+def _detectable(each: _Difference, se: float, alpha: float, replicates: int) -> float:
+    """Compute the minimum detectable difference; NaN for none."""
+    error, groups = each.error, each.error.behind.groups
+    if not se > 0 or groups < 2:  # without variance the test has no p-value
+        return math.nan
+    if each.test in _SIGN_TESTS:
+        pairs, differing = error.pairs, 0
+        if error.clusters is not None:
+            differing = groups - error.clusters.ties
+        elif pairs is not None:
+            differing = pairs.higher + pairs.lower + pairs.only_base + pairs.only_other
+        least = math.ldexp(1.0, 1 - differing)
+        if each.test in RESAMPLING:
+            least = max(least, 1 / (replicates + 1))
+        if least > alpha:
+            return math.nan
+    return minimum_detectable_difference(se, alpha=alpha, degrees=each.degrees)
 
 
 def _interval_of(
@@ -559,35 +581,35 @@ def _warning(delta: float, error: ErrorOfDifference, result: PairedTest) -> str 
     return "few_groups" if behind.effective_groups < FEW_GROUPS else None
 
 
-def _with_rela_impr(
-    row: ComparedValue,
-    base: MeasureValue,
-    candidate: MeasureValue,
-    error: ErrorOfDifference,
-    confidence: float,
-) -> ComparedValue:
-    """Add RelaImpr, with its interval if the baseline is above chance."""
+def _rela_impr(each: _Difference, warning: str | None, confidence: float) -> dict[str, Any]:
+    """Return the fields of RelaImpr, with an interval if that is known."""
+    _, measure, base, candidate, error, _, delta, degrees, _ = each
+    if not has_chance(measure):
+        return {}
     improvement = rela_impr(candidate.value, base.value)
     if math.isnan(improvement):
-        return replace(row, rela_impr_warning=None if math.isnan(row.delta) else _NOT_ABOVE)
-    is_equal = row.warning == "no_difference"
-    row = replace(row, rela_impr=0.0 if is_equal else improvement)
-    degrees = None if row.test == "clustered_z" else error.behind.degrees
-    _, least, _ = _interval_of(base.value, base.se, row.groups, confidence, degrees)
+        return {"rela_impr_warning": None if math.isnan(delta) else _NOT_ABOVE}
+    is_equal, groups = warning == "no_difference", error.behind.groups
+    found: dict[str, Any] = {"rela_impr": 0.0 if is_equal else improvement}
+    _, least, _ = _interval_of(base.value, base.se, groups, confidence, degrees)
     if least <= CHANCE:
-        return replace(row, rela_impr_warning=_NEAR)
+        return {**found, "rela_impr_warning": _NEAR}
     se = error.rela_impr_se
     if error.pairs is None:
         se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, error.se)
-    interval = _interval_of(improvement, se, row.groups, confidence, degrees)
-    se, low, high = _NO_DIFFERENCE if is_equal else interval
-    return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
+    interval = _interval_of(improvement, se, groups, confidence, degrees)
+    names = "rela_impr_se", "rela_impr_ci_low", "rela_impr_ci_high"
+    return found | dict(zip(names, _NO_DIFFERENCE if is_equal else interval, strict=True))
 
 
 _ERROR_TESTS = ("clustered_t", "clustered_z")
 #: Tests that divide by a standard error: without variance they have no p-value.
 _BY_VARIANCE = (*_ERROR_TESTS, "paired_t")
 _PAIRED_TESTS = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
+#: Tests that draw replicates: they have no p-value below 1 / (replicates + 1).
+RESAMPLING = ("randomisation", "bootstrap")
+#: Tests without p-values below 2^(1 - n) for n groups that differ.
+_SIGN_TESTS = ("wilcoxon", "sign", *RESAMPLING)
 #: Tests that need the values of every group.
 NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
 TESTS = (*_ERROR_TESTS, *NEED_GROUPS)
@@ -626,6 +648,41 @@ class Choices:
     def needs_groups(self) -> bool:
         """Whether the test needs the values of every group."""
         return self.test in NEED_GROUPS
+
+
+def choices_of(
+    *,
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    confidence: float | None = None,
+    threads: int | None = None,
+) -> Choices:
+    """Check the options of a comparison."""
+    return Choices(
+        checked("test", test, one_of(*TESTS)),
+        checked("correction", correction, one_of("none", *CORRECTIONS)),
+        OPTIONS["confidence"].read("confidence", 0.95 if confidence is None else confidence),
+        checked("replicates", replicates, REPLICATES),
+        checked("seed", seed, SEED),
+        checked("threads", threads, integer(1, optional=True)) or processors(),
+    )
+
+
+def given_choices(given: Mapping[str, Any], owner: type) -> Choices:
+    """Check what the method `compare` of a class was given."""
+    check_options("compare", given, signature(choices_of).parameters, own=owner.compare)  # type: ignore[attr-defined]
+    return choices_of(**given)
+
+
+def refuse_without_values(test: str) -> None:
+    """Raise if a test needs values of groups, which were not kept."""
+    if test in NEED_GROUPS:
+        raise ArgumentError(
+            f"test={test!r} reads the values of every group, which were not kept; evaluate with "
+            f"{KEEP_VALUES}, or for a state with {KEEP_GROUPS}, or choose test='clustered_t'."
+        )
 
 
 def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:

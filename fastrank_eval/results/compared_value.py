@@ -9,7 +9,6 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import NamedRecord, record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.report import amount, decimals, interval_text, p_text, percent_text
-from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 
 
 @dataclass(frozen=True)
@@ -178,10 +177,6 @@ _ROWS_NOT_PAIRED = (
 )
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
-#: Tests that draw replicates: they have no p-value below 1 / (replicates + 1).
-RESAMPLING = ("randomisation", "bootstrap")
-#: Tests without p-values below 2^(1 - n) for n groups that differ.
-_SIGN_TESTS = ("wilcoxon", "sign", *RESAMPLING)
 
 
 def verdict_on(value: ComparedValue, measure: Measure, confidence: float, unit: str) -> str:
@@ -233,24 +228,6 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float, unit: 
     if value.mdd > 0:
         text += f"; {_DETECTABLE} {amount(value.mdd, digits_of(value))} {_POWER}"
     return text
-
-
-def detectable(row: ComparedValue, alpha: float, replicates: int) -> float:
-    """Compute the minimum detectable difference; NaN for none."""
-    if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
-        return math.nan
-    if row.test in _SIGN_TESTS:
-        counts = (row.wins, row.losses, row.only_base, row.only_candidate)
-        differing = sum(count or 0 for count in counts)
-        if row.cluster_ties is not None:
-            differing = row.groups - row.cluster_ties
-        least = math.ldexp(1.0, 1 - differing)
-        if row.test in RESAMPLING:
-            least = max(least, 1 / (replicates + 1))
-        if least > alpha:
-            return math.nan
-    degrees = None if math.isnan(row.degrees) else row.degrees
-    return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
 
 
 def is_shown(value: ComparedValue, confidence: float) -> bool:

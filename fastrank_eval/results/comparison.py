@@ -99,8 +99,8 @@ class Comparison(Labelled):
         Canonical texts of the measures, in the requested order.
     requested : mapping of str to str, optional
         Requested names of measures that a profile gave other options.
-    kept : GroupTable, optional
-        Values of every group, if `per_group`.
+    kept : GroupTable or callable, optional
+        Values of every group, or a function that collects them.
     joined : mapping of str to int, optional
         For two results: the numbers of groups that both have, that only one has, and whose numbers
         of rows differ.
@@ -129,7 +129,7 @@ class Comparison(Labelled):
         scores: Sequence[str],
         measures: Sequence[str],
         requested: Mapping[str, str] | None = None,
-        kept: GroupTable | None = None,
+        kept: GroupTable | Callable[[], GroupTable] | None = None,
         joined: Mapping[str, int] | None = None,
         evaluated: Sequence[MeasureValue] = (),
         parts: Mapping[str, Comparison] | None = None,

@@ -1,15 +1,17 @@
-"""Evaluate models, and parts of their rows."""
+"""Evaluate models, parts of their rows, and differences from a baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import check_one_label, named
+from fastrank_eval._lib.arguments import check_one_label, column_name, named
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import OPTIONS, Options, check_names, options_by_label
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.labels import for_labels
 from fastrank_eval.results.result import Result, result_of
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from fastrank_eval._lib.threads import Progress
-    from fastrank_eval.engine.option_types import PartialOptions
+    from fastrank_eval.engine.option_types import CompareOptions, PartialOptions
+    from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.state import State
     from fastrank_eval.slicing.spec import SliceSpec
 
@@ -240,8 +243,10 @@ def evaluate(
           the group) modulo 1,024, without keys. Errors of merged states then count a user once who
           has rows in several of them. About 16 KB for a measure, model and slice.
     baseline : str, optional
-        The score column that every other is compared with. The state keeps the paired sums of both.
-        No value depends on it.
+        The score column that every other is compared with. Result and state keep the paired sums
+        of both, for `Result.compare` and `State.compare`. No value depends on it, but AUC gets
+        ``se="clustered"``, which keeps the score of every row, unless `se`, `bins` or `max_fpr` is
+        given.
     where : str or pyarrow.compute.Expression, optional
         Evaluate only the rows for which this is true: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
@@ -287,14 +292,135 @@ def evaluate(
     1.0
     """
     given = locals()
-    options = Options.read(given.pop("source"), given)
+    return _evaluate(Options.read(given.pop("source"), given))
+
+
+@named
+def compare(
+    source: object,
+    *,
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    **options: Unpack[CompareOptions],
+) -> Comparison:
+    """Evaluate models in one pass and test which are better than a baseline.
+
+    It is ``evaluate(..., baseline=...).compare()``.
+
+    The difference of a measure has the paired standard error of two ratios of sums over groups,
+    ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)``. U is the number of groups that either model uses;
+    each has ``e = w (A - mean) / sum of w``. A group that is hard for both models
+    adds little to it.
+
+    Parameters
+    ----------
+    source : object
+        As in `evaluate`.
+    label, measures
+        As in `evaluate`, with two score columns or more. A list of labels is compared in one
+        reading of the rows, each with the bits of a call of its own. A test of groups leaves AUC
+        out of the default measures.
+    baseline : str
+        The score column that every other is compared with.
+    test : str
+        * ``"clustered_t"``: the difference over its standard error, with groups as clusters, by
+          Student's t with Satterthwaite's degrees of freedom: at most one less than groups;
+        * ``"clustered_z"``: the same by the normal distribution;
+        * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both
+          models use; each group counts once, its weight is ignored;
+        * ``"randomisation"``: tests the measure itself; models are swapped in random groups;
+        * ``"bootstrap"``: tests the measure itself over resampled groups, with its own standard
+          error and interval (percentiles). It needs many groups; of few, no interval.
+
+        All are two-sided. All but the first two need a value for each group, which measures of all
+        rows together do not have. Slices are tested by the first. Where all groups have the same
+        difference there is no error and no interval, and the first three tests have no p-value; the
+        others count changes of sign. Models that are equal in every group have the
+        difference 0, the interval [0, 0] and the p-value 1 under every test.
+    correction : {"holm", "bh", "none"}
+        Holm, or Benjamini and Hochberg. The p-values of every measure and candidate are corrected
+        together; for slices, those of every slice of a slicing, measure and candidate.
+    replicates, seed : int
+        For randomisation and bootstrap. The result has the same bits for any order of the rows and
+        number of threads.
+    **options
+        Any other argument of `evaluate`: `group`, which is required (for measures of all rows
+        `cluster` is enough), `score` with two columns or more ... With `cluster` every test takes
+        clusters in place of groups: the difference of one is the weighted mean over its groups that
+        both models use; it is swapped, or drawn, whole. `wins`, `ties` and `losses` count groups.
+        `confidence` is the level of intervals; a difference is shown where the adjusted p-value is
+        at most ``1 - confidence``. ``keep=""`` keeps no values of groups for
+        `Comparison.largest_changes` and `Comparison.per_group`; that bounds memory for any number
+        of groups, unless AUC with a clustered error is a measure.
+
+    Returns
+    -------
+    Comparison
+        Of a list of labels, its records have a label, and ``comparison["order"]`` is the part of
+        one.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does; `ArgumentError` also if a test cannot be applied to a measure.
+
+    References
+    ----------
+    Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919; Holm (1979); Benjamini & Hochberg
+    (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+    ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+    >>> comparison = fe.compare(log, group="user", label="click", score=["old", "new"],
+    ...                         baseline="old", measures="GAUC,RR")
+    >>> value = comparison.find("GAUC")
+    >>> round(value.delta, 4), value.wins, value.ties, value.losses
+    (0.3333, 1, 2, 0)
+    """
+    from fastrank_eval.results import compare_tests
+
+    check_names("compare", options, compare, needs=("baseline", unit_needed(options)))
+    given: dict[str, Any] = {
+        "test": test,
+        "correction": correction,
+        "replicates": replicates,
+        "seed": seed,
+    }
+    column_name("baseline", options["baseline"])
+    read = Options.read(source, options)
+    others = ", ".join(sorted((read.keep or frozenset()) - {"values"}))
+    if others:
+        raise ArgumentError(
+            f"keep: must be 'values' or '' for compare(), got {others}; leave them out."
+        )
+    if read.keep is not None and not read.keep:
+        compare_tests.refuse_without_values(test)
+    chosen = compare_tests.choices_of(**given).test
+    if isinstance(read.measures, str) and read.measures == DEFAULT_MEASURES:
+        read = read.replace(measures=compare_tests.default_measures(chosen))
+    for for_label in options_by_label(read).values():
+        compare_tests.refuse_pooled(chosen, requested_measures(for_label.measures))
+    return _evaluate(read).compare(**given, threads=read.threads)
+
+
+def unit_needed(options: Mapping[str, Any]) -> str:
+    """Name the option that must be given, `group` or `cluster`."""
+    return "group" if options.get("cluster") is None else "cluster"
+
+
+def _evaluate(options: Options) -> Result:
     by_label = options_by_label(options)
     evaluations = run_together(list(by_label.values()))
     results = {
         name: _result(for_label, evaluation)
         for (name, for_label), evaluation in zip(by_label.items(), evaluations, strict=True)
     }
-    return for_labels(Result, label, results, per_group=None)
+    return for_labels(Result, options.label, results, per_group=None)
 
 
 def _result(options: Options, evaluation: Evaluation) -> Result:

@@ -153,6 +153,11 @@ class Labelled(View):
     def _table(self) -> pa.Table:
         return self.group_table().table()
 
+    @property
+    def keeps_groups(self) -> bool:
+        """Whether the values of groups were kept."""
+        return self._kept is not None
+
     def group_table(self) -> GroupTable:
         """Return keys, values and weights of every group."""
         groups = self._groups()
@@ -330,6 +335,9 @@ def for_labels(
     """
     if isinstance(label, str):
         return parts[label]
+    seconds = max(part.meta.seconds for part in parts.values())
+    for part in parts.values():
+        part.meta = replace(part.meta, seconds=seconds)
     first, metas = next(iter(parts.values())), [part.meta for part in parts.values()]
     requested = {name: text for part in parts.values() for name, text in part.requested.items()}
     conventions = {

@@ -24,7 +24,7 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.worst_slices import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure as measure_of
-from fastrank_eval.results.labels import Labelled
+from fastrank_eval.results.labels import Labelled, for_labels, labelled
 from fastrank_eval.results.lookup import (
     find_calibration,
     find_slices,
@@ -39,6 +39,7 @@ from fastrank_eval.results.views import slice_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
+    from fastrank_eval.results.compare import Paired
     from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.curve_points import Curve
     from fastrank_eval.results.state import State
@@ -75,6 +76,8 @@ class Result(Labelled):
         The results of several labels. `values`, `records` and reports have all labels,
         ``result["order"]`` is the part of one. `meta` has the conventions that all share, and the
         most rows and groups of a label. What is left asks for one label.
+    paired : Paired, optional
+        The errors of differences from the baseline of the evaluation.
 
     Attributes
     ----------
@@ -114,10 +117,12 @@ class Result(Labelled):
         state: State | None = None,
         calibration: CalibrationTables | None = None,
         parts: Mapping[str, Result] | None = None,
+        paired: Paired | None = None,
     ) -> None:
         super().__init__(values, meta, scores, measures, requested, per_group, parts)
         self._score_tables = score_tables
         self._state = state
+        self._paired = paired
         #: The slices of multicalibration errors, by score column and measure.
         self.calibration = calibration or {}
 
@@ -377,7 +382,7 @@ class Result(Labelled):
     def compare(
         self, other: Result | None = None, *, baseline: str | None = None, **choices: Any
     ) -> Comparison:
-        """Compare models with a baseline, from the values of every group.
+        """Compare models with a baseline.
 
         Parameters
         ----------
@@ -387,7 +392,9 @@ class Result(Labelled):
             If the result has other rows, such as those of another night, the groups of both are
             paired, and groups of one result count as in an unpaired comparison.
         baseline : str, optional
-            Score column of this result; not needed if there is only one and `other` is given.
+            Score column of this result. By default the baseline of the evaluation, or the only
+            model if `other` is given. The sums of an evaluation pair its baseline with the other
+            models; all else is compared by the values of every group.
         **choices
             `test`, `correction`, `replicates`, `seed`, `confidence` (by default that of this
             result) and `threads`, as :func:`fastrank_eval.compare` takes them.
@@ -395,18 +402,29 @@ class Result(Labelled):
         Returns
         -------
         Comparison
-            With the bits of :func:`fastrank_eval.compare`. Slices have differences and
-            decompositions, but no errors, because a result has no values of groups by slice.
+            With the bits of :func:`fastrank_eval.compare`; of a list of labels, with a part of
+            each. Without the sums of pairs, slices have differences and decompositions, but no
+            errors, because a result has no values of groups by slice; nor have measures of all
+            rows.
 
         Raises
         ------
         ArgumentError
             If values per group were not kept, or the conventions of the results differ.
         """
-        from fastrank_eval.results.compare_results import compare_results
+        from fastrank_eval.results.compare import compare_results
+        from fastrank_eval.results.comparison import Comparison
 
-        self._refuse_labels()
-        return compare_results(self, other, baseline, choices)
+        if not self.labels:
+            return compare_results(self, self._paired, other, baseline, choices)
+        parts = {
+            label: part.compare(
+                None if other is None else other.part(label), baseline=baseline, **choices
+            )
+            for label, part in self._parts.items()
+        }
+        base, evaluated = next(iter(parts.values())).baseline, labelled(parts, "evaluated")
+        return for_labels(Comparison, self.labels, parts, baseline=base, evaluated=evaluated)
 
     def __getitem__(self, key: Any) -> Any:
         """Return values per group, or the part of one of several labels.
@@ -519,7 +537,11 @@ def result_of(
     """Build the result of a run."""
     if state is None:  # the rows of a state may be a part of all
         refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
-    plan = evaluation.plan
+    plan, paired = evaluation.plan, None
+    if plan.baseline is not None:
+        from fastrank_eval.results.compare import Paired
+
+        paired = Paired(plan, evaluation.totals)
     groups = partial(GroupTable.of_run, plan, evaluation.groups, evaluation.schema)
     return Result(
         evaluation.summary,
@@ -531,4 +553,5 @@ def result_of(
         score_tables(plan, evaluation.totals) if keep_scores else None,
         state,
         calibration_tables(plan, evaluation.totals) if plan.measured_fields else {},
+        paired=paired,
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +23,6 @@ from fastrank_eval._lib.arrow import values_type
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.group_table import LARGEST, GroupTable, entry_of_whole
-from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import ROW_COUNTS, add_counts, plain_value, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
@@ -465,31 +462,20 @@ class State:
         >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """
-        from fastrank_eval.results.compare import comparison_of, given_choices
-        from fastrank_eval.results.compare_tests import refuse_pooled, require_groups
+        from fastrank_eval.results.compare_tests import given_choices, require_groups
 
-        started, chosen = perf_counter(), given_choices(choices, State)
+        given_choices(choices, State)
         base = self.baseline if baseline is None else column_name("baseline", baseline)
         if baseline is not None:
             require_baseline(str(base), self.scores)
-        options = {"confidence": choices.get("confidence"), "min_groups": min_groups}
-        if other is None and base is not None and base == self.baseline:
-            if chosen.needs_groups and not self.has_groups:
-                raise ArgumentError(
-                    f"test={chosen.test!r} reads the values of every group, which "
-                    f"{self.display_name} does not have; evaluate with {KEEP_GROUPS}, or choose "
-                    "test='clustered_t'."
-                )
-            evaluation = self.evaluation(**options)
-            refuse_pooled(chosen.test, evaluation.plan.measures)
-            chosen = replace(chosen, confidence=evaluation.plan.confidence)
-            return comparison_of(evaluation, chosen, self.requested, started)
-        for each in (self,) if other is None else (self, other):
-            groups = each.values_of_groups()
-            require_groups(groups, each.display_name, each.baseline, alone=other is None)
-        result = self.result(**options)
-        options["confidence"] = result.meta.confidence
-        theirs = None if other is None else other.result(**options)
+        if other is not None or base is None or base != self.baseline:
+            for each in (self,) if other is None else (self, other):
+                groups = each.values_of_groups()
+                require_groups(groups, each.display_name, each.baseline, alone=other is None)
+        result = self.result(confidence=choices.get("confidence"), min_groups=min_groups)
+        theirs = None
+        if other is not None:
+            theirs = other.result(confidence=result.meta.confidence, min_groups=min_groups)
         return result.compare(theirs, baseline=base, **choices)
 
     def values_of_groups(self) -> GroupTable | None:

@@ -363,7 +363,7 @@ def test_tests_of_groups__of_pooled_measures__are_refused(test) -> None:
         compare(click_log(), "AUC,GAUC,LogLoss", test=test)
     with pytest.raises(ArgumentError, match="and KS pools the rows of all groups; leave it out, "):
         compare(click_log(), "KS,GAUC", test=test)
-    with pytest.raises(ArgumentError, match="keep='' does not keep"):
+    with pytest.raises(ArgumentError, match="which were not kept; evaluate with keep='values'"):
         compare(click_log(), "GAUC", test=test, keep="")
 
 
@@ -520,7 +520,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     "options, said",
     [
         ({"baseline": "odl"}, "Did you mean 'old'"),
-        ({"baseline": None}, "baseline: must be one of the score columns, got None;"),
+        ({"baseline": None}, "baseline: must .*got None"),
         ({"score": "old"}, "must name a model to compare"),
         ({"test": "t"}, "test: must .*got 't'"),
         ({"correction": "bonferroni"}, "correction: must .*got 'bonferroni'"),

@@ -96,6 +96,13 @@ def test_comparisons__have_the_bits_of_calls_of_their_own(options: dict[str, Any
         assert one.per_group.equals(alone.per_group)
 
 
+def test_comparison__is_that_of_an_evaluation_with_a_baseline() -> None:
+    options: dict[str, Any] = {"measures": "GAUC,AUC", "by": "slot"}
+    found = evaluate(**options, score=["pctr", "pcvr"], baseline="pctr").compare()
+    assert repr(found.values) == repr(compare(**options).values)
+    assert found["order"].find("AUC").se > 0
+
+
 @pytest.mark.parametrize("call", [evaluate, compare])
 def test_records__have_a_label(call: Any) -> None:
     results = call(measures=OWN)

@@ -133,13 +133,13 @@ def compare(
             options["score"] = _with_baseline(options["baseline"], options["score"])
         files = ReportFiles(sources, options)
 
-        from fastrank_eval.results.compare import compare as run
         from fastrank_eval.results.compare_tests import NEED_GROUPS, default_measures
+        from fastrank_eval.results.evaluate import compare as run
 
         needs_groups = options["test"] in NEED_GROUPS
         if "measures" not in explicit:
             options["measures"] = default_measures(options["test"])
-        gates = read_gates(fail_if, options, compared=True)
+        gates = read_gates(fail_if, options)
         keeps = (
             files.per_group is not None
             or files.largest_changes(largest_changes) > 0

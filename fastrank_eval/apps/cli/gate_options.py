@@ -46,18 +46,14 @@ fail_if_compared_option = _fail_if_option(
 )
 
 
-def read_gates(
-    texts: Sequence[str], options: Mapping[str, Any], compared: bool = False
-) -> list[Gate]:
+def read_gates(texts: Sequence[str], options: Mapping[str, Any]) -> list[Gate]:
     """Read gates and refuse those on values that are not computed.
 
     Parameters
     ----------
     texts : sequence of str
     options : mapping of str to object
-        Options of the command: measures, score, group, profile and sampling_rate.
-    compared : bool
-        Whether the measures are those of a comparison.
+        Options of the command: measures, score, group, profile, sampling_rate and baseline.
 
     Returns
     -------
@@ -77,16 +73,12 @@ def read_gates(
     from fastrank_eval.results.gates import gate
 
     gates = [gate(text) for text in texts]
-    requested = computed = requested_measures(options["measures"])
+    requested = requested_measures(options["measures"])
     conventions = None if options["profile"] is None else profile_of(options["profile"])
-    if compared:
-        from fastrank_eval.results.compare import with_clustered_errors
-
-        computed = with_clustered_errors(requested)
     rate = options["sampling_rate"]
     if rate is not None:
         rate = OPTIONS["sampling_rate"].read("sampling_rate", rate)
-    measured = used_measures(computed, conventions, rate)
+    measured = used_measures(requested, conventions, rate, options["baseline"] is not None)
     names = requested_names(requested, measured)
     for each in gates:
         each.require({str(m): m.display_name for m in measured}, list(options["score"]), names)

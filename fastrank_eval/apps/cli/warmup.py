@@ -103,8 +103,7 @@ def _evaluate_samples(
 
     from fastrank_eval.engine.options import Options
     from fastrank_eval.engine.run import prepare, run
-    from fastrank_eval.results.compare import compare
-    from fastrank_eval.results.evaluate import evaluate
+    from fastrank_eval.results.evaluate import compare, evaluate
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}

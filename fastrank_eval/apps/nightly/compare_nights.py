@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval import Gate, GateFailure, MeasureValue, Verdict, gate
+from fastrank_eval import Gate, GateFailure, MeasureValue, Result, Verdict, gate
 from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
@@ -40,7 +40,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_file import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.results.compare import choices_of, compare_slices
+from fastrank_eval.results.compare import Paired
 from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.gate_judge import judge
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
@@ -116,16 +116,17 @@ def from_baseline(
     Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
     """
     plan, shown = evaluation.plan, {value.measure for value in values}
-    base = plan.baseline
-    if base is None or not shown:
+    if plan.baseline is None or not shown:
         return []
     plan = replace(plan, measures=tuple(m for m in plan.measures if str(m) in shown))
-    run = replace(evaluation, plan=plan, totals=evaluation.totals.select(plan))
-    choices = choices_of(confidence=confidence, threads=plan.threads)
+    run = Result(
+        evaluation.summary, None, evaluation.meta, plan.roles.scores, list(map(str, plan.measures)),
+        paired=Paired(plan, evaluation.totals.select(plan)),
+    )  # fmt: skip
     names = [field.name for field in fields(NightDifference) if field.name != "kind"]
     differences = (
         NightDifference("baseline", **{name: getattr(compared, name) for name in names})
-        for compared in compare_slices(run, base, None, choices)
+        for compared in run.compare(confidence=confidence, threads=plan.threads)
     )
     return [with_verdict(difference, confidence) for difference in differences]
 

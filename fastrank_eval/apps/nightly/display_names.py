@@ -11,16 +11,15 @@ from dataclasses import replace
 from fastrank_eval import Measure
 from fastrank_eval import measure as measure_of
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.engine.conventions import with_names
+from fastrank_eval.engine.conventions import with_clustered_errors, with_names
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.results.compare import with_clustered_errors
 
 #: A night of more rows has AUC in this many bins: its state does not grow with the rows.
 MOST_ROWS, BINS = 10_000_000, 1 << 16
 
 
-def with_standard_errors(requested: Sequence[Measure], rows: int = 0) -> tuple[Measure, ...]:
+def with_standard_errors(requested: tuple[Measure, ...], rows: int = 0) -> tuple[Measure, ...]:
     """Select for AUC the standard error that `compare` computes.
 
     Parameters
@@ -31,11 +30,11 @@ def with_standard_errors(requested: Sequence[Measure], rows: int = 0) -> tuple[M
         About as many as the night has.
     """
     if any(map(_is_clustered, requested)):
-        return tuple(requested)
+        return requested
     computed = with_clustered_errors(requested)
-    if rows <= MOST_ROWS:
-        return computed
-    return with_names(requested, [m(bins=BINS) if _is_clustered(m) else m for m in computed])
+    if rows > MOST_ROWS:
+        computed = tuple(m(bins=BINS) if _is_clustered(m) else m for m in computed)
+    return with_names(requested, computed)
 
 
 def with_display_names(night: Night, requested: Sequence[Measure], evaluation: Evaluation) -> Night:

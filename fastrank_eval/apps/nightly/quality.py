@@ -501,8 +501,7 @@ def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
     curves: dict[str, list[CurveLine | None]] = {"roc": [], "calibration": []}
     models = evaluation.totals.overall_states.models
     for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
-        state = auc.state_in(states)
-        scores = state.scores if auc.se == "clustered" else state
+        scores = auc.scores_of(auc.state_in(states))
         table = scores.table(partial(map_jobs, evaluation.plan.threads))
         curves["roc"].append(_roc(score, table, evaluation, auc))
         curves["calibration"].append(_calibration(score, table, evaluation))

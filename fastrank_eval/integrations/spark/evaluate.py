@@ -45,11 +45,10 @@ from fastrank_eval.integrations.spark.worker import (
 )
 from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
-from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.results.compare import choices_of, compare_with, unit_needed
-from fastrank_eval.results.compare_tests import default_measures
+from fastrank_eval.results.compare_tests import choices_of, default_measures, refuse_pooled
 from fastrank_eval.results.comparison import Comparison
+from fastrank_eval.results.evaluate import unit_needed
 from fastrank_eval.results.labels import for_labels
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.state import state_of_run
@@ -197,6 +196,15 @@ class Job:
         }
         keys = self.group, self.cluster
         return merge_replies(replies, empty, task.partitions, provenance, *keys, self._key_of)
+
+    def result(self, label: str | Sequence[str]) -> Result:
+        """Run the job, and return its result."""
+        started, reply = perf_counter(), self.run()
+        results = {
+            name: result_of(evaluation, "scores" in self.task.keep, reply.states[name])
+            for name, evaluation in reply.evaluations(started).items()
+        }
+        return for_labels(Result, label, results, per_group=None)
 
     def group_values(self) -> DataFrame:
         """Return a lazy DataFrame of the values of every group."""
@@ -372,17 +380,11 @@ def evaluate(
     ...     measures="GAUC,LogLoss", by="country",
     ... )
     """
-    started = perf_counter()
     kept = OPTIONS["keep"].read("keep", keep)
     job = Job.of(df, evaluate, options, partitions=partitions, kept=kept)
     if per_group:
         return job.group_values()
-    reply = job.run()
-    results = {
-        label: result_of(evaluation, "scores" in kept, reply.states[label])
-        for label, evaluation in reply.evaluations(started).items()
-    }
-    return for_labels(Result, options["label"], results, per_group=None)
+    return job.result(options["label"])
 
 
 @typed
@@ -432,23 +434,17 @@ def compare(
     ...     score=["old", "new"], baseline="old", measures="GAUC,AUC",
     ... )
     """
-    started = perf_counter()
     check_names("spark", options, compare, needs=(unit_needed(options), "baseline"))
-    choices = choices_of(
-        test=test,
-        correction=correction,
-        replicates=replicates,
-        seed=seed,
-        confidence=options.get("confidence"),
-    )
-    kept = {"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep)
+    given: dict[str, Any] = {
+        "test": test,
+        "correction": correction,
+        "replicates": replicates,
+        "seed": seed,
+    }
+    choices = choices_of(**given)
     asked: dict[str, Any] = {"measures": default_measures(choices.test), **options}
-    label = options["label"]
-
-    def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
-        of_job = measures[label] if isinstance(label, str) else measures
-        given = {**options, "measures": of_job}
-        job = Job.of(df, compare, given, partitions=partitions, kept=kept)
-        return list(job.run().evaluations(started).values())
-
-    return compare_with(run_job, label, asked["measures"], choices, started)
+    for measures in measures_by_label(asked["label"], asked["measures"]).values():
+        refuse_pooled(choices.test, requested_measures(measures))
+    kept = {"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep)
+    job = Job.of(df, compare, asked, partitions=partitions, kept=kept)
+    return job.result(options["label"]).compare(**given)

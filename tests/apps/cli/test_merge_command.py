@@ -132,9 +132,9 @@ def sliced(nights: list[str]) -> list[str]:
 
 
 def test_merge__slices_and_groups__are_those_of_one_run(sliced: list[str]) -> None:
-    by = ["--by", "slot", "--by", "@rows", "--min-groups", "41", "--per-group"]
+    by = ["--by", "slot", "--by", "@rows", "--baseline", "old", "--min-groups", "41", "--per-group"]
     once = document("evaluate", "both.parquet", *ASKED, *by, "once.csv")
-    merged = document("merge", *sliced, *by[4:], "merged.csv")
+    merged = document("merge", *sliced, *by[6:], "merged.csv")
     assert merged["results"] == once["results"]
     left_out = [of["meta"]["conventions"]["slices_left_out"] for of in (merged, once)]
     assert left_out == [1, 1]
