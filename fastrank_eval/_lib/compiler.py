@@ -188,6 +188,8 @@ def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
         _write_alias(module, compiled)
     else:
         _EntryPoint(module, compiled, args).build()
+        # The kernel is optimized already. Releases of Numba without this method do it once more.
+        library._optimize_final_module = lambda: None
     library.add_ir_module(module)
     library.add_linking_library(compiled.library)
     library.finalize()
