@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastrank_eval import Gate, Measure, gate
@@ -347,14 +348,30 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
     add(_contradictions(tables))
     require = None
     if "evaluate" not in failed:
-        before = len(errors.records)
-        for each in tables["evaluate"]["measures"]:
+        before, options = len(errors.records), tables["evaluate"]
+        for each in options["measures"]:
             errors.check("evaluate", "measures", each, requested_measures)
         if len(errors.records) == before:
-            add(_refused_measures(tables, tables["columns"] if "columns" not in failed else None))
+            requested = requested_measures(list(options["measures"]))
+            used = _used(options, requested)
+            add(_refused_measures(tables, used, "columns" not in failed))
         if len(errors.records) == before:
-            require = _gate_check(tables["evaluate"], tuple(models))
-            add(_unwatched(tables))
+            computed = _used(options, with_standard_errors(requested))
+            with_errors = [
+                text for text, m in zip(map(str, used), computed, strict=True) if m.has_error
+            ]
+            if tables["gates"]["alarm"] is not None and not with_errors:
+                names = list_text(m.display_name for m in computed)
+                reason = f"must have a measure with a standard error, got {names}; add one, such"
+                add([_Problem("gates", "alarm", "gates", f"{reason} as GAUC.")])
+            require = partial(
+                Gate.require,
+                names={str(m): m.display_name for m in used},
+                scores=tuple(models),
+                requested=requested_names(requested, used),
+                options=("measures", "scores"),
+                with_errors=with_errors,
+            )
     _check_gates(tables, failed, None if "models" in failed else require, errors)
 
 
@@ -375,45 +392,32 @@ def _contradictions(tables: _Tables) -> list[_Problem]:
     known, names = baseline in (None, *scores), ", ".join(map(repr, scores))
     none_is_late = tables["source"]["labels_complete_after"] is None
     is_model = "is a model too; name another column."
-    problems = {
-        _Problem(
-            *("models", "baseline", "models"),
-            f"is none of the models {names}.{near(baseline or '', scores)}",
-        ): not known,
-        _Problem(
-            *("models", "baseline", "models"),
-            "there is no other model to compare with it; add one to scores, or leave it out.",
-        ): known and baseline is not None and len(scores) < 2,
-        _Problem("columns", "label", "models", is_model): columns["label"] in scores,
-        _Problem("columns", "weight", "models", is_model): columns["weight"] in scores,
-    }
-    problems |= {
-        _Problem(
-            *("drift", "columns", "models"),
-            f"has the model {name!r}, whose scores are compared anyway; leave it out.",
-        ): name in scores
-        for name in tables["drift"]["columns"]
-    }
-    problems |= {
-        _Problem(
-            *("evaluate", "ties", "columns"),
-            "needs the column of item ids; add item to [columns].",
-        ): tables["evaluate"]["ties"] == "item" and columns["item"] is None,
-        _Problem(
-            *("gates", "alarm", "models"),
-            "watches differences from the baseline, and there is none; name one in [models].",
-        ): alarm is not None and baseline is None,
-        _Problem(
-            *("gates", "alarm_since", "models"),
-            'is the first night of an alarm, and there is none; write alarm = "sequence" too.',
-        ): alarm is None and gates["alarm_since"] is not None,
-        _Problem(
-            *("gates", "provisional", "source"),
-            "is for nights whose labels are not complete, and every night counts as complete; "
-            "write labels_complete_after in [source] too.",
-        ): gates["provisional"] is not None and none_is_late,
-    }
-    return [problem for problem, holds in problems.items() if holds]
+    problems = [
+        (not known, "models baseline models",
+         f"is none of the models {names}.{near(baseline or '', scores)}"),
+        (known and baseline is not None and len(scores) < 2, "models baseline models",
+         "there is no other model to compare with it; add one to scores, or leave it out."),
+        (columns["label"] in scores, "columns label models", is_model),
+        (columns["weight"] in scores, "columns weight models", is_model),
+        *((name in scores, "drift columns models",
+           f"has the model {name!r}, whose scores are compared anyway; leave it out.")
+          for name in tables["drift"]["columns"]),
+        (tables["evaluate"]["ties"] == "item" and columns["item"] is None, "evaluate ties columns",
+         "needs the column of item ids; add item to [columns]."),
+        (alarm is not None and baseline is None, "gates alarm models",
+         "watches differences from the baseline, and there is none; name one in [models]."),
+        (alarm is None and gates["alarm_since"] is not None, "gates alarm_since models",
+         'is the first night of an alarm, and there is none; write alarm = "sequence" too.'),
+        (gates["provisional"] is not None and none_is_late, "gates provisional source",
+         "is for nights whose labels are not complete, and every night counts as complete; "
+         "write labels_complete_after in [source] too."),
+    ]  # fmt: skip
+    return [
+        _Problem(table, key, other, reason)
+        for holds, keys, reason in problems
+        if holds
+        for table, key, other in [keys.split()]
+    ]
 
 
 def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
@@ -448,17 +452,15 @@ def _used(options: dict[str, Any], requested: tuple[Measure, ...]) -> tuple[Meas
     return used_measures(requested, profile, options["sampling_rate"])
 
 
-def _computed(options: dict[str, Any]) -> tuple[Measure, ...]:
-    """Return the measures that a night computes."""
-    return _used(options, with_standard_errors(requested_measures(list(options["measures"]))))
-
-
-def _refused_measures(tables: _Tables, columns: dict[str, Any] | None) -> Iterator[_Problem]:
+def _refused_measures(
+    tables: _Tables, used: Sequence[Measure], columns_known: bool
+) -> Iterator[_Problem]:
     """Yield the measures that conventions or columns do not allow."""
     options, profile = tables["evaluate"], tables["evaluate"]["profile"]
+    columns = tables["columns"] if columns_known else None
     choices = DEFAULTS if profile is None else {**DEFAULTS, **profile_of(profile).choices}
     ties, weight_rows = (options[name] or choices[name] for name in ("ties", "weight_rows"))
-    for m in _used(options, requested_measures(list(options["measures"]))):
+    for m in used:
         reasons = [f"{m.refuses(ties)}."] if m.refuses(ties) else []
         if columns and columns["weight"] and weight_rows == "refuse" and not m.uses_row_weights:
             reasons.append(
@@ -469,32 +471,6 @@ def _refused_measures(tables: _Tables, columns: dict[str, Any] | None) -> Iterat
             reasons.append("needs the column of subtopics; add subtopics to [columns].")
         for reason in reasons:
             yield _Problem("evaluate", "measures", "evaluate", reason, m.display_name)
-
-
-def _unwatched(tables: _Tables) -> Iterator[_Problem]:
-    """Yield an alarm without a measure to watch."""
-    measures = _computed(tables["evaluate"])
-    if tables["gates"]["alarm"] is not None and not any(m.has_error for m in measures):
-        names = list_text(m.display_name for m in measures)
-        reason = f"must have a measure with a standard error, got {names}; add one, such as GAUC."
-        yield _Problem("gates", "alarm", "gates", reason)
-
-
-def _gate_check(options: dict[str, Any], scores: tuple[str, ...]) -> Callable[[Gate], None]:
-    """Return a check of gates on the measures and models of a night."""
-    requested = requested_measures(list(options["measures"]))
-    measured = _used(options, requested)
-    names = {str(m): m.display_name for m in measured}
-    renamed = requested_names(requested, measured)
-    with_errors = [
-        str(m) for m, used in zip(measured, _computed(options), strict=True) if used.has_error
-    ]
-
-    def require(each: Gate) -> None:
-        keys = "measures", "scores"
-        each.require(names, scores, renamed, options=keys, with_errors=with_errors)
-
-    return require
 
 
 #: Fields of gates that no night stores.
