@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -12,10 +13,16 @@ from typing import NamedTuple
 from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.label_delay import status_name
-from fastrank_eval.apps.nightly.night import CurveLine, Night
-from fastrank_eval.apps.nightly.page_rows import activity_unit, cell
+from fastrank_eval.apps.nightly.night import CurveLine, Night, key_of
 from fastrank_eval.apps.nightly.text import STATUSES, day_text
-from fastrank_eval.results.report import amount, detail_text, percent_text, printable, rough_text
+from fastrank_eval.results.report import (
+    amount,
+    detail_text,
+    interval_text,
+    percent_text,
+    printable,
+    rough_text,
+)
 
 #: Number of colours of models; they repeat after that.
 MODEL_COLOURS = 7
@@ -58,6 +65,38 @@ class Chart(NamedTuple):
     title: str
     svg: str
     note: str = ""
+
+
+class Series:
+    """The values of nights, with lookup by model, slice and measure.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        Ascending by date.
+    """
+
+    def __init__(self, nights: Sequence[Night]) -> None:
+        self.nights = tuple(nights)
+        self._values = [{key_of(value): value for value in night.values} for night in nights]
+
+    def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
+        """Return a value on each night."""
+        return [values.get((model, slice_label, measure)) for values in self._values]
+
+    def of_models(
+        self, slice_label: str, measure: str, models: Sequence[str] = ()
+    ) -> dict[str, list[MeasureValue | None]]:
+        """Return a value of each model on each night."""
+        chosen = models or self.nights[-1].models
+        return {model: self.past(model, slice_label, measure) for model in chosen}
+
+    def by_night(
+        self, past: Mapping[str, Sequence[MeasureValue | None]]
+    ) -> list[tuple[Night, list[MeasureValue | None]]]:
+        """Return the values of `of_models` by night, the last night first."""
+        rows = [(night, [c[at] for c in past.values()]) for at, night in enumerate(self.nights)]
+        return rows[::-1]
 
 
 class _Point(NamedTuple):
@@ -206,7 +245,8 @@ def trend(
                 value.value,
                 value.ci_low,
                 value.ci_high,
-                f"{model}, {night.date}: {' '.join(filter(None, cell(value, 4)))}"
+                f"{model}, {night.date}: {amount(value.value, 4)} "
+                f"{interval_text(value.ci_low, value.ci_high, 4)}".rstrip()
                 + " (provisional)" * night.provisional,
             )
             for night, value in zip(nights, values, strict=True)
@@ -294,16 +334,44 @@ def curve(name: str, kind: str, curves: Sequence[CurveLine], models: Sequence[st
     return Chart(title, frame.svg(f"{title}: {labels}.", parts), note)
 
 
-def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequence[str]) -> Chart:
-    """Draw a measure by activity of the groups, with intervals.
+_ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
-    Parameters
-    ----------
-    name, title : str
-    values : sequence of MeasureValue
-        Values by bucket, with ascending buckets.
-    models : sequence of str
+
+def by_activity(night: Night) -> list[tuple[Chart, list[MeasureValue]]]:
+    """Draw GAUC, or else the first measure, by each activity of the groups.
+
+    Returns
+    -------
+    list of (Chart, list of MeasureValue)
+        A slicing each, with its values by ascending buckets.
     """
+    gauc = (name for name in night.measures if name.partition("(")[0] == "GAUC")
+    measure = next(gauc, next(iter(night.measures), ""))
+    values_by: dict[str, list[MeasureValue]] = {}
+    for value in night.values:
+        if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
+            values_by.setdefault(value.by or "", []).append(value)
+    units = [_unit(values[0].slice) for values in values_by.values()]
+    drawn = []
+    for index, (by, values) in enumerate(values_by.items()):
+        # The slicing tells apart several that count the same.
+        title = f"{night.name_of(measure)} by {units[index]} of the group"
+        title += f", {by}" if units.count(units[index]) > 1 else ""
+        # `<2` comes before `=2-4`.
+        values.sort(key=lambda v: (int(re.findall(r"\d+", v.slice)[0]), "<" not in v.slice))
+        drawn.append((_activity(f"activity-{index}", title, values, night.models), values))
+    return drawn
+
+
+def _unit(bucket: str) -> str:
+    """Return what a bucket of activity counts: ``"rows"`` or ``"positives"``."""
+    match = _ACTIVITY.fullmatch(bucket)
+    return match[1] if match else ""
+
+
+def _activity(
+    name: str, title: str, values: Sequence[MeasureValue], models: Sequence[str]
+) -> Chart:
     buckets = list(dict.fromkeys(value.slice for value in values))
     lines = [
         [
@@ -319,7 +387,7 @@ def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequ
         ]
         for index, model in enumerate(models)
     ]
-    unit = activity_unit(buckets[0])
+    unit = _unit(buckets[0])
     texts = [text.removeprefix(f"@{unit}").lstrip("=").replace(">=", "≥") for text in buckets]
     # Every second of many texts stands one line lower.
     ticks = {float(at): "\n" * (len(texts) > 6 and at % 2) + text for at, text in enumerate(texts)}

@@ -26,19 +26,24 @@ from fastrank_eval.apps.nightly.periods import (
 from fastrank_eval.apps.nightly.quality import calibration_texts, calibration_verdict
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
+    CHANGES,
     confidence_of,
     gate_texts,
     named,
     not_judged,
     outcome_of,
     sentences,
-    verdict_text,
+    tone,
+    verdict_word,
 )
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.report import amount, interval_text
 
-_VALUE = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_VALUE = (
+    *("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used"),
+    *("rows_share", "positives_share", "dropped", "warning"),
+)
 _CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
 _PARTS = ("by", "difference", "within", "composition", "remainder")
 _MOST_CHANGES, _MOST_DRIFT = 20, 500
@@ -48,32 +53,8 @@ _OF_ROWS = ("scores", "drift")
 _Row = dict[str, Any]
 
 
-def document(night: Night) -> _Row:
-    """Return what a night says, as plain values, dates and tables of rows.
-
-    Parameters
-    ----------
-    night : Night
-
-    Returns
-    -------
-    dict
-        With the keys that docs/reference/nightly.md describes, and ``"slices"`` and ``"curves"``,
-        which the JSON lacks. Numbers that do not exist are NaN.
-    """
-    differences = _difference_rows(night)
-    rows = _value_rows(night, differences)
-    headline = [row for row in rows if row["slice"] == ALL]
-    slices = sorted((row for row in rows if row["slice"] != ALL), key=_rank)
-    gates = [
-        {
-            "condition": one.text,
-            "passed": one.passed,
-            "reason": one.reason,
-            "outcome": outcome_of(one).word,
-        }
-        for one in night.gates
-    ]
+def headline(night: Night) -> _Row:
+    """Return what lists of nights say of each: its status, and what failed first."""
     before, texts = night.judged_before, _texts(night)
     return {
         "date": night.date,
@@ -92,18 +73,49 @@ def document(night: Night) -> _Row:
                 for score, text, value in before.values
             ],
         },
+        "unit": night.unit,
+        "quality": asdict(night.quality),
         "reason": next(iter(texts["sentences"]), ""),
-        "ship": _answers(night, differences),
         "texts": texts,
+    }
+
+
+def document(night: Night) -> _Row:
+    """Return what a night says, as plain values, dates and tables of rows.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    dict
+        With the keys that docs/reference/nightly.md describes, and ``"slices"`` and ``"curves"``,
+        which the JSON lacks. Numbers that do not exist are NaN.
+    """
+    differences = _difference_rows(night)
+    rows = _value_rows(night, differences)
+    overall = [row for row in rows if row["slice"] == ALL]
+    slices = sorted((row for row in rows if row["slice"] != ALL), key=_rank)
+    gates = [
+        {
+            "condition": one.text,
+            "passed": one.passed,
+            "reason": one.reason,
+            "outcome": outcome_of(one),
+        }
+        for one in night.gates
+    ]
+    return headline(night) | {
+        "ship": _answers(night, differences),
         "models": night.models,
         "measures": night.measures,
         "baseline": night.baseline,
         "confidence": confidence_of(night),
-        "unit": night.unit,
         "conventions": night.conventions,
         "headline": [
             row | {"composition": {kind: _composition(night, kind, row) for kind in EARLIER}}
-            for row in headline
+            for row in overall
         ],
         "slices": slices,
         "top_changes": _top_changes(night, differences)[:_MOST_CHANGES],
@@ -134,10 +146,9 @@ def document(night: Night) -> _Row:
             for one in next_steps(night)
         ],
         "gates": gates,
-        "quality": asdict(night.quality),
         "drift": [asdict(one) for one in sorted(night.drift, key=_drift_rank)[:_MOST_DRIFT]],
         "calibration": [
-            _named(night, one) | {"verdict": calibration_verdict(one, night).word}
+            _named(night, one) | {"verdict": calibration_verdict(one, night)}
             for one in night.calibration
         ],
         "curves": night.curves,
@@ -206,7 +217,7 @@ def _key(row: _Row) -> tuple[str, str, str]:
 def _row(night: Night, value: MeasureValue) -> _Row:
     names = ("score", "by", "slice", "measure")
     row = {name: getattr(value, name) for name in names} | {"name": night.name_of(value.measure)}
-    row |= {name: getattr(value, name) for name in (*_VALUE, "warning")}
+    row |= {name: getattr(value, name) for name in _VALUE}
     return row | ({CLUSTERS: value.clusters} if night.unit == "cluster" else {})
 
 
@@ -237,7 +248,7 @@ def strength(change: _Row) -> float:
 def _rank(row: _Row) -> tuple[bool, bool, float]:
     """Return the sort key: changes since earlier nights first, by strength."""
     changes = changes_of(row)
-    shown = {kind: one for kind, one in changes.items() if verdict_text(one["verdict"]).shown}
+    shown = {kind: one for kind, one in changes.items() if tone(one["verdict"]) in CHANGES}
     since = [one for kind, one in shown.items() if kind != "baseline"]
     strongest = max(map(strength, since or changes.values()), default=0.0)
     return not since, not shown, -strongest
@@ -258,12 +269,12 @@ def _top_changes(night: Night, differences: Iterable[_Row]) -> list[_Row]:
     failed = [one for one in night.findings if one.kind == "gate"]
     ranked: dict[object, list[tuple[tuple[bool, bool, bool, float], _Row]]] = {}
     for one in differences:
-        verdict = verdict_text(one["verdict"])
-        if one["slice"] == ALL or not verdict.shown:
+        colour = tone(one["verdict"])
+        if one["slice"] == ALL or colour not in CHANGES:
             continue
         alarmed = any(key_of(f) == _key(one) and f.compared in ("", one["kind"]) for f in failed)
         other = one["measure"] not in night.measures[:1]
-        rank = not alarmed, other, verdict.tone != "bad", -strength(one)
+        rank = not alarmed, other, colour != "bad", -strength(one)
         of_slice = one["kind"] == "baseline", one["score"], one["by"], one["slice"]
         ranked.setdefault(of_slice, []).append((rank, one | {"gate_failed": alarmed}))
     best = [(min(found, key=lambda each: each[0]), len(found) - 1) for found in ranked.values()]
@@ -299,7 +310,7 @@ def _answer(night: Night, model: str, compared: Sequence[_Row]) -> _Row | None:
             [
                 f"{one['name']} {amount(one['delta'], None, True, '.4g')}",
                 interval_text(one["ci_low"], one["ci_high"], None, True, ".4g"),
-                f"({verdict_text(one['verdict']).word})",
+                f"({verdict_word(one['verdict'])})",
             ]
         ).replace("  ", " ")
         for one in first

@@ -31,8 +31,8 @@ from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, limit_outcomes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift, Settings
-from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
 from fastrank_eval.apps.nightly.periods import left_out
+from fastrank_eval.apps.nightly.text import change_text, null_shares
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
@@ -540,7 +540,7 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
         text = f"There are no {values}{where}; {nights} had some"
         yield finding("no numbers", "nulls", 1.0, 0.0, text)
     elif _has_enough(drift, drift.rows, drift.reference_rows + drift.reference_nulls, limits):
-        before, share = null_shares(drift)
+        before, share = null_shares(*_counts(drift))
         change = abs(share - before)
         fails = change > limits.max_nulls
         limit = limits.max_nulls if fails else limits.note_nulls
@@ -564,10 +564,14 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
         yield distance(f"ks > {limits.max_ks:g}", "ks", drift.ks, limits.max_ks)
 
 
+def _counts(drift: NightDrift) -> tuple[int, int, int, int]:
+    return drift.reference_nulls, drift.reference_rows, drift.nulls, drift.rows
+
+
 def _changes(drift: NightDrift) -> Iterator[str]:
     """Yield the median before and after, and the shares that changed."""
     yield f"median {change_text(drift.reference_median, drift.median)}"
-    nulls = null_shares(drift)
+    nulls = null_shares(*_counts(drift))
     modes = drift.reference_mode_share, drift.mode_share
     for title, (before, after) in (("nulls", nulls), ("most frequent value", modes)):
         if abs(after - before) >= _SHOWN_CHANGE:

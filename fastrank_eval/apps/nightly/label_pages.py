@@ -11,7 +11,7 @@ from typing import Any
 
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
-from fastrank_eval.apps.nightly.documents import document, documents
+from fastrank_eval.apps.nightly.documents import documents, headline
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
@@ -55,7 +55,7 @@ def labels_content(
     ]
     together = len(nights) == len(labels) > 0 and len({night.date for night in nights}) == 1
     night_of = {night.label: night for night in nights}
-    told = documents(nights) if together else map(document, nights)
+    told = documents(nights) if together else map(headline, nights)
     texts_of = {one["label"]: one["texts"]["sentences"] for one in told if "label" in one}
     first_texts = texts_of[labels[0]] if together else []
     common = [text for text in first_texts if all(text in of for of in texts_of.values())]

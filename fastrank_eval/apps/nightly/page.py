@@ -13,200 +13,146 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval import MeasureValue
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import charts, label_delay, page_rows, quality, text
-from fastrank_eval.apps.nightly.label_delay import label_delay_texts
-from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, key_of
-from fastrank_eval.apps.nightly.page_rows import (
-    MAX_SLICES,
-    NightSeries,
-    PageRow,
-    TopChanges,
-    activity_measure,
-    activity_unit,
-    failing_slices,
-    ordered_drift,
-    top_changes,
-    values_by_activity,
-)
+from fastrank_eval.apps.nightly import charts, label_delay, quality, text
+from fastrank_eval.apps.nightly.charts import Series
+from fastrank_eval.apps.nightly.documents import changes_of, document
+from fastrank_eval.apps.nightly.night import KINDS, MOST_VALUES, NO_LABELS, CurveLine, Night
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.periods import composition_parts
-from fastrank_eval.apps.nightly.quality import by_measure
-from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
-    VerdictText,
+    ago_exactly,
     capped,
-    confidence_text,
-    gate_texts,
+    digits_of,
+    false_alarms,
     meaning,
-    period_nights,
-    sentences,
 )
 from fastrank_eval.results import report
-from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, printable
+from fastrank_eval.results.report import amount, percent_text, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_MAX_CHANGES = 6
+#: The most rows of a table; larger pages open slowly.
+MAX_SLICES = 500
 _MAX_TRENDS = 8
 _MAX_REASONS = 6
-#: The most cards of findings on all rows, and of failing slices.
-_MAX_CARDS = 4
-_MAX_FAILING = 12
-#: The most rows of drift above the headline.
-_MAX_DRIFT_CHANGES = 10
 _MARKS = {
     "gate": "gate failed",
     "scores": "too few distinct scores",
     "drift": "drifted",
     "change": "changed",
     "alarm": "alarm",
+    "undefined": "no value",
 }
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_SECTIONS = (
-    ("drift", "Drift"),
-    ("next", "Next steps"),
-    ("headline", "Headline numbers"),
-    ("changes", "What changed most"),
-    ("trends", "Trends"),
-    ("calibration", "Calibration by slice"),
-    ("slices", "Slices"),
-    ("curves", "Curves"),
-    ("quality", "Data quality"),
-    ("gates", "Gates"),
-    ("made", "How it was made"),
-)
+_SECTIONS = {
+    "findings": "Findings",
+    "headline": "All rows",
+    "slices": "Slices",
+    "trends": "Trends",
+    "quality": "Data quality",
+    "drift": "Drift",
+    "calibration": "Calibration",
+    "curves": "Curves",
+    "gates": "Gates",
+    "made": "How it was made",
+}
+#: Words of verdicts on drift.
+_DRIFT_VERDICTS = {"same": "little change", "failed": "drifted"}
+
+_Row = Mapping[str, Any]
 
 
-def night_content(series: NightSeries) -> dict[str, Any]:
-    """Return the values for the template of a night.
+def rows_content(document: _Row, series: Series) -> dict[str, Any]:
+    """Return what tables of the values of a document need.
 
     Parameters
     ----------
-    series : NightSeries
-
-    Returns
-    -------
-    dict
+    document : dict
+    series : Series
+        Up to the night of the document.
     """
-    night = series.last
-    headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
-    drift_rows = ordered_drift(night)
-    drift_keys = {(one.score, one.slice) for one in night.findings if one.kind == "drift"}
-    drift_changes = [one for one in drift_rows if (one.name, one.slice) in drift_keys]
-    optional = {"next": steps, "drift": drift_changes, "calibration": night.calibration}
-    slices = [(name, series.slices(name)) for name in night.measures]
-    active = values_by_activity(night.values, activity_measure(night.measures))
-    past = {name: series.of_models("all", name) for name in night.measures[:_MAX_TRENDS]}
-    trends = [
-        (charts.trend(f"trend-{index}", night.name_of(measure), series.nights, values), measure)
-        for index, (measure, values) in enumerate(past.items())
-    ]
-    curves = [
-        (chart, _labels(values))
-        for index, (kind, values) in enumerate(night.curves.items())
-        if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
-    ]
-    activity = [
-        (
-            charts.activity(
-                f"activity-{index}", _activity_title(night, by, active), values, night.models
-            ),
-            values,
+    models, last = document["models"], series.nights[-1]
+    rows = {True: document["headline"], False: document["slices"]}
+    periods = {
+        name: {(one["score"], one["slice"], one["measure"]): one for one in (*values, *slices)}
+        for (name, values), slices in zip(
+            document["periods"].items(), document["period_slices"].values(), strict=True
         )
-        for index, (by, values) in enumerate(active.items())
+    }
+    kinds = [
+        kind
+        for kind in (*KINDS, "other")
+        if any(row.get(kind) is not None for of in rows.values() for row in of)
     ]
     return {
-        "night": night,
+        "night": document,
         "series": series,
-        "weekday": _DAYS[night.date.weekday()],
-        "level": confidence_text(night),
-        "sentences": sentences(night) or [meaning(night)],
-        "gate_texts": [*label_delay_texts(night), *capped(gate_texts(night), _MAX_REASONS)],
-        "sections": [
-            *([("failing", "Failing slices")] if failing else []),
-            *(each for each in _SECTIONS if optional.get(each[0], True)),
-        ],
-        "steps": steps,
-        "compositions": {
-            (m.kind, m.score, m.measure): composition_parts(m) for m in night.compositions
-        },
-        "kinds": series.kinds,
-        "headline": headline,
-        "cards": _cards(series, headline),
-        "failing": failing[:_MAX_FAILING],
-        "more_failing": len(failing[_MAX_FAILING:]),
-        "marks": _marks(night),
-        "change_boxes": _change_boxes(series),
-        "periods": _periods(series),
-        "keys": charts.keys(night.models),
-        "trends": trends,
-        "past": past,
-        "bare": [night.name_of(name) for name in _without_intervals(past)],
-        "edges": charts.edges(series.nights),
-        "untrended": [night.name_of(name) for name in night.measures[_MAX_TRENDS:]],
+        "level": percent_text(document["confidence"]),
+        "headline": sorted(rows[True], key=lambda row: document["measures"].index(row["measure"])),
+        "kinds": kinds,
+        "against": {kind: ago_exactly(kind, last) for kind in kinds},
+        "keys": charts.keys(models),
+        "model_index": lambda model: models.index(model) if model in models else len(models),
+        "digits_of": cache(
+            lambda measure, overall: digits_of(
+                row for row in rows[overall] if row["measure"] == measure
+            )
+        ),
         "slices": [
-            (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
-            for measure, rows in slices
-            if rows
+            (measure, of[0]["name"], of[:MAX_SLICES], len(of[MAX_SLICES:]))
+            for measure in document["measures"]
+            if (of := [row for row in document["slices"] if row["measure"] == measure])
         ],
-        "activity": activity,
-        "curves": curves,
-        "quality_charts": charts.rows_and_rates(series.nights),
-        "drift_rows": drift_rows,
-        "drift_changes": drift_changes,
-        "max_drift_changes": _MAX_DRIFT_CHANGES,
-        "calibration": by_measure(night),
+        "in_period": lambda name, row: periods[name].get(
+            (row["score"], row["slice"], row["measure"])
+        ),
     }
 
 
-#: Words of verdicts on drift, and their tones.
-_DRIFT_VERDICTS = {
-    "same": VerdictText("little change", "none"),
-    "changed": VerdictText("changed", "shift"),
-    "failed": VerdictText("drifted", "bad"),
-    "not judged": VerdictText("not judged", "unknown"),
-}
-
-
-def _marks(night: Night) -> Mapping[str, str]:
-    """Return the words of findings; a gate may fail, but not yet the night."""
-    return {**_MARKS, "gate": "fails so far"} if night.status == "provisional" else _MARKS
-
-
-def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
-    """Return the cards of headline values and findings, with marks.
-
-    Slices that fail have cards of their own.
-    """
-    night = series.last
-    marks: dict[tuple[str, str, str], str] = {}
-    for one in night.findings:
-        if one.condition and one.slice not in ("", ALL):
-            continue
-        # An alarm of an earlier night does not fail this one.
-        kind = "change" if one.kind == "alarm" and not one.condition else one.kind
-        mark = _marks(night).get(kind, "")
-        marks.setdefault(key_of(one), mark)
-    first = [row for row in headline if row.value.measure == night.measures[0]]
-    cards = {key_of(row.value): row for row in first}
-    for key in list(marks):
-        row = series.row(key)
-        if key not in cards and row is not None and len(cards) < len(first) + _MAX_CARDS:
-            cards[key] = row
-    return [(row, marks.get(key, "")) for key, row in cards.items()]
-
-
-def _change_boxes(series: NightSeries) -> list[tuple[str, list[TopChanges], int]]:
-    """Return the top changes of each box, and the number of others."""
-    changes = top_changes(series.last)
-    boxes = []
-    for box in ("since", "baseline"):
-        if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):
-            own = [m for m in changes if (m.difference.kind == "baseline") == (box == "baseline")]
-            boxes.append((box, own[:_MAX_CHANGES], len(own[_MAX_CHANGES:])))
-    return boxes
+def night_content(nights: Sequence[Night]) -> dict[str, Any]:
+    """Return the values for the template of the last night."""
+    series, night, told = Series(nights), nights[-1], document(nights[-1])
+    past = {name: series.of_models("all", name) for name in night.measures[:_MAX_TRENDS]}
+    curves = [
+        (chart, _labels(values))
+        for index, (kind, values) in enumerate(told["curves"].items())
+        if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
+    ]
+    activity = charts.by_activity(night)
+    optional = {
+        "findings": told["findings"],
+        "drift": told["drift"],
+        "calibration": told["calibration"],
+        "curves": curves or activity,
+    }
+    failed = sum(not gate["passed"] for gate in told["gates"])
+    drifted = sum(one["verdict"] in ("failed", "changed") for one in told["drift"])
+    off = sum(one["verdict"] == "not calibrated" for one in told["calibration"])
+    texts = told["texts"]
+    gates = [] if texts["sentences"] else capped(texts["gates"], _MAX_REASONS)
+    return {
+        **rows_content(told, series),
+        "meaning": meaning(night),
+        "told": [*texts["label_delay"], *gates],
+        "sections": [each for each in _SECTIONS.items() if optional.get(each[0], True)],
+        "marks": _MARKS | ({"gate": "fails so far"} if night.status == "provisional" else {}),
+        "trends": [
+            (charts.trend(f"trend-{index}", night.name_of(measure), nights, values), measure)
+            for index, (measure, values) in enumerate(past.items())
+        ],
+        "past": past,
+        "bare": [night.name_of(name) for name in _without_intervals(past)],
+        "edges": charts.edges(nights),
+        "untrended": [night.name_of(name) for name in night.measures[_MAX_TRENDS:]],
+        "activity": activity,
+        "curves": curves,
+        "quality_charts": charts.rows_and_rates(nights),
+        "gates_said": f"{failed} of {len(told['gates'])} failed"
+        if told["gates"]
+        else "none is set",
+        "drift_said": f"{drifted} of {len(told['drift'])} not as usual",
+        "calibration_said": f"{off} of {len(told['calibration'])} not calibrated",
+        "false_alarms": false_alarms(night),
+    }
 
 
 def _without_intervals(
@@ -220,15 +166,6 @@ def _without_intervals(
     ]
 
 
-def _activity_title(night: Night, by: str, active: Mapping[str, Sequence[MeasureValue]]) -> str:
-    """Return a title, with the slicing if several count the same unit."""
-    first = active[by][0]
-    unit = activity_unit(first.slice)
-    same_unit = [each for each, values in active.items() if activity_unit(values[0].slice) == unit]
-    title = f"{night.name_of(first.measure)} by {unit} of the group"
-    return f"{title}, {by}" if len(same_unit) > 1 else title
-
-
 def _labels(curves: Sequence[CurveLine]) -> str:
     """Return the labels of curves that say more than the name of the model."""
     labels = [
@@ -237,32 +174,6 @@ def _labels(curves: Sequence[CurveLine]) -> str:
         if curve.label not in ("", curve.score)
     ]
     return "; ".join(labels)
-
-
-def _periods(
-    series: NightSeries,
-) -> tuple[
-    list[tuple[str, str]],
-    list[tuple[PageRow, list[MeasureValue | None]]],
-    list[tuple[MeasureValue, list[MeasureValue | None]]],
-]:
-    """Return periods, their values of headline rows and of slices."""
-    night = series.last
-    values_by_period: list[dict[tuple[str, str, str], MeasureValue]] = [
-        {key_of(value): value for value in values} for values in night.periods.values()
-    ]
-    first = {key: value for by in reversed(values_by_period) for key, value in by.items()}
-
-    def of_periods(value: MeasureValue) -> list[MeasureValue | None]:
-        return [by.get(key_of(value)) for by in values_by_period]
-
-    keys = dict.fromkeys(key for by in values_by_period for key in by)
-    in_slices = [first[key] for key in keys if key[1] != ALL and key[2] in night.measures[:1]]
-    return (
-        [(name, period_nights(night, name)) for name in night.periods],
-        [(row, of_periods(row.value)) for row in series.headline() if key_of(row.value) in keys],
-        [(value, of_periods(value)) for value in in_slices[:MAX_SLICES]],
-    )
 
 
 def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None) -> str:
@@ -290,8 +201,9 @@ def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None)
         If a library for pages is missing.
     """
     check_libraries()
-    series = NightSeries(nights)
-    return render("night.html", **night_content(series), note=note, links=links)
+    if not nights:
+        raise ValueError("there is no night to show.")
+    return render("night.html", **night_content(nights), note=note, links=links)
 
 
 def check_libraries(needed: str = "pages need", extra: str = "report", *names: str) -> None:
@@ -386,22 +298,23 @@ def _environment() -> Environment:
     environment.globals |= {
         **vars(report),
         **vars(quality),
-        **vars(page_rows),
         **vars(label_delay),
         **vars(text),
         "drift": _drift,
         "drift_verdicts": _DRIFT_VERDICTS,
+        "intervals": lambda rows: sum(
+            math.isfinite(row["ci_low"] + row["ci_high"]) for row in rows
+        ),
+        "is_shown": lambda row: any(
+            text.tone(one["verdict"]) in text.CHANGES for one in changes_of(row).values()
+        ),
+        "key": lambda number: f"{number:.6g}" if math.isfinite(number) else "",
         "most_values": MOST_VALUES,
-        "key": _sort_key,
+        "no_labels": NO_LABELS,
         "spark": charts.spark,
         "strip_text": charts.STRIP_TEXT,
     }
     return environment
-
-
-def _sort_key(number: float) -> str:
-    """Return the sort key of a cell; empty without a number."""
-    return f"{number:.6g}" if math.isfinite(number) else ""
 
 
 def _drift(deviations: float) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from fastrank_eval import MeasureValue
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
@@ -68,7 +67,7 @@ class Links:
         """Return the address of a comparison of two nights."""
         return ""
 
-    def slice(self, value: MeasureValue) -> str:
+    def slice(self, label: str, measure: str) -> str:
         """Return the address of a measure on a slice over time."""
         return ""
 
@@ -108,9 +107,9 @@ class WebLinks(Links):
         """Return the address of a comparison of two nights."""
         return f"/compare{self._query(first=first, second=second)}"
 
-    def slice(self, value: MeasureValue) -> str:
+    def slice(self, label: str, measure: str) -> str:
         """Return the address of a slice; empty if it would be too long."""
-        query = self._query(slice=value.slice, measure=value.measure)
+        query = self._query(slice=label, measure=measure)
         return f"/slice{query}" if len(query) <= LONGEST_QUERY + len("?") else ""
 
 

@@ -26,7 +26,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
     Settings,
 )
-from fastrank_eval.apps.nightly.text import VerdictText, confidence_of, count, no_labels_text
+from fastrank_eval.apps.nightly.text import confidence_of, count, no_labels_text
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.worst_slices import calibration_tables
 from fastrank_eval.groups.chunk import Scored
@@ -454,11 +454,9 @@ def by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
     ]
 
 
-def calibration_verdict(one: NightCalibration, night: Night) -> VerdictText:
+def calibration_verdict(one: NightCalibration, night: Night) -> str:
     """Return whether a slice is shown not to be calibrated."""
-    if _is_significant(one, night):
-        return VerdictText("not calibrated", "bad")
-    return VerdictText("no error shown", "none")
+    return "not calibrated" if _is_significant(one, night) else "no error shown"
 
 
 def _is_significant(one: NightCalibration, night: Night) -> bool:

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fastrank_eval import Gate, GateFailure, MeasureValue, gate
-from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval import Gate, GateFailure, gate
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
 from fastrank_eval.apps.nightly.night import (
@@ -22,7 +21,6 @@ from fastrank_eval.apps.nightly.night import (
     FAILS_SO_FAR,
     NO_LABELS_LEFT,
     NO_ROWS,
-    PERIODS,
     Finding,
     GateOutcome,
     Night,
@@ -95,21 +93,21 @@ def reads_measures(outcome: GateOutcome) -> bool:
     return bool(gate(outcome.condition).terms)
 
 
-def outcome_of(outcome: GateOutcome) -> VerdictText:
+def outcome_of(outcome: GateOutcome) -> str:
     """Return the outcome of a gate in a word.
 
     Examples
     --------
     >>> outcome_of(GateOutcome("GAUC < 0.6", False, "0.5931"))
-    VerdictText(word='failed', tone='bad')
+    'failed'
     """
     if outcome.reason in (NO_ROWS, NO_LABELS_LEFT) or (
         outcome.passed and outcome.reason.startswith(f"{NOT_JUDGED}:")
     ):
-        return VerdictText("not judged", "unknown")
+        return "not judged"
     if outcome.passed and outcome.reason.startswith(FAILS_SO_FAR):
-        return VerdictText("fails so far", "shift")
-    return VerdictText("passed", "good") if outcome.passed else VerdictText("failed", "bad")
+        return "fails so far"
+    return "passed" if outcome.passed else "failed"
 
 
 def gate_texts(night: Night) -> list[str]:
@@ -322,49 +320,32 @@ STATUSES = {
     ),
 }
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
-#: Tones of the verdicts of differences; "unknown" of others.
+#: Tones of verdicts and of outcomes; "unknown" of others.
 _TONES = {
-    "better": "good",
-    "worse": "bad",
-    "higher": "shift",
-    "lower": "shift",
-    "mixed": "shift",
-    "no difference": "none",
-    "not significant": "none",
-}
-_SHORT = {"not significant": "unclear", "no difference": "same"}
+    **dict.fromkeys(("better", "passed"), "good"),
+    **dict.fromkeys(
+        ("worse", "failed", "gate failed", "drifted", "alarm", "too few distinct scores",
+         "no value", "not calibrated"),
+        "bad",
+    ),
+    **dict.fromkeys(("higher", "lower", "mixed", "changed", "fails so far"), "shift"),
+    **dict.fromkeys(
+        ("no difference", "not significant", "no difference shown", "same", "no error shown"),
+        "none",
+    ),
+}  # fmt: skip
+#: Tones of changes that are shown.
+CHANGES = ("good", "bad", "shift")
 
 
-@dataclass(frozen=True)
-class VerdictText:
-    """A verdict in a word or two.
-
-    Parameters
-    ----------
-    word : str
-    tone : str
-        ``"good"``, ``"bad"``, ``"shift"`` (a change that is neither), ``"none"`` (no change is
-        shown) or ``"unknown"``.
-    """
-
-    word: str
-    tone: str
-
-    @property
-    def shown(self) -> bool:
-        """Whether a change is shown."""
-        return self.tone in ("good", "bad", "shift")
+def tone(verdict: str) -> str:
+    """Return the colour of a verdict or an outcome."""
+    return _TONES.get(verdict, "unknown")
 
 
-def verdict_text(verdict: str) -> VerdictText:
-    """Shorten a verdict.
-
-    Examples
-    --------
-    >>> verdict_text("not significant")
-    VerdictText(word='unclear', tone='none')
-    """
-    return VerdictText(_SHORT.get(verdict, verdict), _TONES.get(verdict, "unknown"))
+def verdict_word(verdict: str) -> str:
+    """Shorten a verdict."""
+    return {"not significant": "unclear", "no difference": "same"}.get(verdict, verdict)
 
 
 def confidence_of(night: Night) -> float:
@@ -378,20 +359,16 @@ def confidence_text(night: Night) -> str:
     return percent_text(confidence_of(night))
 
 
-def digits_of(values: Iterable[MeasureValue]) -> int:
+def digits_of(rows: Iterable[Mapping[str, Any]]) -> int:
     """Return the decimals that show the smallest half-width to two digits.
 
     Examples
     --------
-    >>> covered = 4, 4, {}, 1.0, 1.0
-    >>> digits_of([MeasureValue("a", "all", "GAUC", 0.6, *covered, ci_low=0.588, ci_high=0.612)])
+    >>> digits_of([{"ci_low": 0.588, "ci_high": 0.612}])
     3
     """
-    halves = [
-        half
-        for half in ((value.ci_high - value.ci_low) / 2 for value in values)
-        if math.isfinite(half) and half > 0
-    ]
+    halves = [(row["ci_high"] - row["ci_low"]) / 2 for row in rows]
+    halves = [half for half in halves if math.isfinite(half) and half > 0]
     return digits_for(min(halves), _MIN_DIGITS) if halves else 4
 
 
@@ -471,13 +448,32 @@ def how_sure(level: str, unit: str) -> str:
     )
 
 
-def period_nights(night: Night, name: str) -> str:
+def period_text(nights: Mapping[str, Any] | None) -> str:
     """Format number and dates of merged nights; empty if unknown."""
-    dates = night.period_nights.get(name)
-    if not dates or name not in PERIODS:
+    if nights is None:
         return ""
-    since = "" if len(dates) == 1 else f"{dates[0]} to "
-    return f"{len(dates)} of {PERIODS[name]} nights, {since}{dates[-1]}"
+    since = "" if nights["nights"] == 1 else f"{nights['first']} to "
+    return f"{nights['nights']} of {nights['of']} nights, {since}{nights['last']}"
+
+
+def null_shares(nulls_before: int, rows_before: int, nulls: int, rows: int) -> tuple[float, float]:
+    """Return the share of nulls on the nights before and on the night."""
+    before = nulls_before + rows_before
+    return nulls_before / before if before else math.nan, nulls / rows if rows else math.nan
+
+
+def change_text(before: float, after: float) -> str:
+    """Format a number before and after, with three digits.
+
+    Examples
+    --------
+    >>> change_text(0.03149, 0.052)
+    '0.0315 → 0.052'
+    >>> change_text(float("nan"), 0.052)
+    '0.052'
+    """
+    numbers = [f"{one:.3g}" for one in (before, after) if not math.isnan(one)]
+    return " → ".join(numbers)
 
 
 def convention(value: object) -> str:
@@ -519,11 +515,6 @@ _DOUBTS = {
 }
 #: Names with a plural in s.
 _PLURAL_WITH_S = re.compile(r"[a-z]*[a-rt-xz]")
-
-
-def headline_of(night: Night) -> str:
-    """Return the most important sentence; empty for a fine night."""
-    return next(iter(sentences(night)), "")
 
 
 def sentences(night: Night) -> list[str]:

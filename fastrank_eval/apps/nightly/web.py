@@ -47,11 +47,11 @@ from fastrank_eval.apps.nightly.compare_nights import (
     from_earlier,
     without_praise,
 )
+from fastrank_eval.apps.nightly.documents import document, headline
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.night import PERIODS, Night
-from fastrank_eval.apps.nightly.page import page, policy, render
-from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, NightSeries
+from fastrank_eval.apps.nightly.page import page, policy, render, rows_content
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
 from fastrank_eval.apps.nightly.periods import parse_date, with_periods
 from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
@@ -184,38 +184,36 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
     content: dict[str, Any] = {
         "title": "No nights",
         "rows": [],
-        "dates": [],
+        "dates": [night.date for night in reversed(nights)],
         "earlier": earlier,
         "labels": [],
     }
     if not nights:
         return content
-    series, last = NightSeries(nights), nights[-1]
+    last = nights[-1]
     measure = next(iter(last.measures), "")
     name = last.name_of(measure) if measure else "No measure"
-    over_nights = _over_nights(series, name, series.of_models("all", measure), rows=True)
-    return {**content, **over_nights, "dates": [night.date for night in reversed(nights)]}
+    series = charts.Series(nights)
+    over_nights = _over_nights(series, name, series.of_models("all", measure))
+    over_nights["charts"] += charts.rows_and_rates(nights)
+    return content | over_nights
 
 
 def _over_nights(
-    series: NightSeries,
-    name: str,
-    past: Mapping[str, Sequence[MeasureValue | None]],
-    rows: bool = False,
+    series: charts.Series, name: str, past: Mapping[str, Sequence[MeasureValue | None]]
 ) -> dict[str, Any]:
     """Return the values of models over nights, and their charts."""
     values = [value for column in past.values() for value in column if value is not None]
-    over_nights = [charts.trend("trend", name, series.nights, past)]
-    over_nights += charts.rows_and_rates(series.nights) if rows else []
+    last = series.nights[-1]
     return {
-        "title": series.last.title,
+        "title": last.title,
         "models": list(past),
-        "baseline": series.last.baseline,
+        "baseline": last.baseline,
         "keys": charts.keys(list(past)),
-        "charts": over_nights,
-        "rows": series.by_night(past),
-        "digits": digits_of(values),
-        "level": confidence_text(series.last),
+        "charts": [charts.trend("trend", name, series.nights, past)],
+        "rows": [(headline(night), values) for night, values in series.by_night(past)],
+        "digits": digits_of({"ci_low": v.ci_low, "ci_high": v.ci_high} for v in values),
+        "level": confidence_text(last),
         "with_intervals": any(math.isfinite(value.ci_low) for value in values),
     }
 
@@ -230,9 +228,10 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     if not with_slice:
         return None
     # Nights without the slice leave a gap.
-    series = NightSeries([n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date])
+    between = [n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date]
+    series = charts.Series(between)
     models = list(dict.fromkeys(model for night in with_slice for model in night.models))
-    name = series.last.name_of(measure)
+    name = between[-1].name_of(measure)
     past = series.of_models(slice_label, measure, models)
     content = _over_nights(series, f"{name} of {slice_label}", past)
     return {**content, "slice_label": slice_label, "measure": name}
@@ -250,20 +249,14 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
     compared = from_earlier("other", values, first.values, confidence_of(second))
     for night in (first, second):
         compared = without_praise(compared, night)
-    series = NightSeries([first, replace(second, compared=tuple(compared))])
-    tables = [("All rows", series.headline(), 0)]
-    for measure in second.measures:
-        rows = series.slices(measure)
-        if rows:
-            name = second.name_of(measure)
-            tables.append((f"{name} by slice", rows[:MAX_SLICES], len(rows[MAX_SLICES:])))
-    return {
+    told = document(replace(second, compared=tuple(compared)))
+    content = rows_content(told, charts.Series([first, second]))
+    tables = [("All rows", told["measures"][:1], told["headline"], 0), *content["slices"]]
+    return content | {
         "title": second.title,
-        "first": first,
-        "second": second,
+        "pair": (headline(first), told),
         "different": different,
-        "tables": tables,
-        "level": confidence_text(second),
+        "tables": tables if told["headline"] else tables[1:],
     }
 
 

@@ -142,7 +142,7 @@ def test_several_nights__the_last_lists_calibration__json_and_pages_all(
     summary = json.loads(Path("out.json").read_text())
     assert [len(night["calibration"]) for night in summary["nights"]] == [8, 8, 8]
     for day in (1, 2, 3):
-        assert '<section id="calibration"' in Path(f"report/{on(day)}.html").read_text()
+        assert '<div id="calibration"' in Path(f"report/{on(day)}.html").read_text()
 
 
 def test_longer_periods__lack_measures_in_sigmas__history_keeps_no_states_of_them() -> None:

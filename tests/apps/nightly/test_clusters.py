@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,7 @@ def test_weeks__of_clusters__have_errors_over_buckets(clustered: Path) -> None:
         "together: AUC",
     ]
     page = Path("pages/2026-11-02.html").read_text()
-    longer = page.partition("Longer periods")[2].partition("</table>")[0]
-    # Nights of periods; intervals of the night, and of periods but for AUC.
-    assert longer.count("<small>") == 2 + 3 * 2 + 2 * 2 * 2
+    values = page.partition('id="headline-table"')[2].partition("</table>")[0]
+    # Intervals of both periods and models, but for AUC.
+    cells = re.findall('data-l="(?:Week|Month)"[^>]*>[^<]*<small>', values)
+    assert len(cells) == 2 * 2 * 2

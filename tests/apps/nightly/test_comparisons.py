@@ -30,7 +30,7 @@ def said_of(night: Night, exit_code: int) -> Iterator[str]:
     compared = " ".join(dict.fromkeys(one.kind for one in night.compared)) or "nothing"
     yield f"{night.date.day}: {night.status}, exit {exit_code}, compared with {compared}"
     for one in night.gates:
-        yield f"gate {': '.join(filter(None, [one.text, outcome_of(one).word, one.reason]))}"
+        yield f"gate {': '.join(filter(None, [one.text, outcome_of(one), one.reason]))}"
     others = lines([document(night)]).splitlines()[1:]
     yield from (line.strip() for line in others if "gate failed" not in line)
     if night.status == "fine":

@@ -14,8 +14,8 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.documents import strength
 from fastrank_eval.apps.nightly.night import NightQuality
-from fastrank_eval.apps.nightly.page_rows import strength
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -151,11 +151,11 @@ def test_from_earlier__groups_that_do_not_vary__have_no_interval() -> None:
     for se in (0.0, math.nan):
         now = replace(was, value=0.0, se=se)
         (line,) = from_earlier("yesterday", [now], [was], 0.95)
-        assert (line.verdict, strength(line)) == ("not tested", 0.0)
+        assert (line.verdict, strength(vars(line))) == ("not tested", 0.0)
         assert all(map(math.isnan, (line.se, line.ci_low, line.ci_high, line.p_value)))
     (alike,) = from_earlier("yesterday", [was], [was], 0.95)
     (unknown,) = from_earlier("yesterday", [replace(was, se=math.nan, value=0.5)], [was], 0.95)
-    assert (strength(alike), strength(unknown)) == (0.0, 0.0)
+    assert (strength(vars(alike)), strength(vars(unknown))) == (0.0, 0.0)
     assert unknown.verdict == "not tested"
 
 

@@ -93,6 +93,7 @@ def test_browser__page__loads_without_a_word_or_request(browser: Any, file: str)
         assert page.evaluate("getComputedStyle(document.body).marginTop") == "0px"  # styled
         assert overflow(page) <= 0
         shot(page, "night-1280")
+        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
         charts = page.locator("figure > svg")
         assert charts.count() == 9
         for at in range(charts.count()):
@@ -271,7 +272,7 @@ def test_browser__print__one_page_unless_every_section_is_chosen(browser: Any, f
         assert shown.strip() == "Print every section, not one page"
         assert [printed_pages(page, paper) for paper in ("A4", "Letter")] == [1, 1]
         page.emulate_media(media="print")
-        assert page.locator("#slices:visible, #gates:visible, .choice:visible").count() == 0
+        assert page.locator("#quality:visible, #gates:visible, .choice:visible").count() == 0
         assert page.locator("#headline-table:visible, #trends:visible, .brief:visible").count() == 3
         page.emulate_media(media="screen")
         page.get_by_label("Print every section").check()

@@ -27,7 +27,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown
-from fastrank_eval.apps.nightly.text import headline_of, sentences
+from fastrank_eval.apps.nightly.text import sentences
 from tests.support.html_elements import told_by
 from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.support.nights import HOSTILE, a_night
@@ -149,9 +149,9 @@ def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_fir
     )  # fmt: skip
     findings = by_importance(score_findings(a_night(), [*few, dead_last]))
     assert len(findings) == 100
-    assert headline_of(
-        replace(a_night(), findings=findings, quality=NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0))
-    ).startswith("new gives every row of slot=dead the same score (0.04).")
+    quality = NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0)
+    first, *_ = sentences(replace(a_night(), findings=findings, quality=quality))
+    assert first.startswith("new gives every row of slot=dead the same score (0.04).")
 
 
 def with_past(nights: int, moves: float = 0.004) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page_rows import MAX_SLICES
+from fastrank_eval.apps.nightly.page import MAX_SLICES
 from fastrank_eval.apps.nightly.pages import WebLinks
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_page import tiny
@@ -107,7 +107,7 @@ def test_web__slice_whose_name_is_too_long_for_an_address__has_no_link() -> None
     for length, linked in ((3900, True), (4000, False)):
         long = replace(value, slice="slot=" + "x" * length)
         night = tiny(values=(long,))
-        assert bool(WebLinks().slice(long)) == linked
+        assert bool(WebLinks().slice(long.slice, long.measure)) == linked
         client = client_of(replace(night, date=LAST - dt.timedelta(days=1)), night)
         for address in (f"/night/{LAST}", f"/compare?first={LAST}&second={LAST}"):
             assert ('href="/slice' in client.get(address).text) == linked

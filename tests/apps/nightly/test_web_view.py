@@ -173,11 +173,8 @@ def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
     alone = [one for one in of_then if one.p_value < 0.05 and one.verdict == "not significant"]
     assert alone
     tables = compare_content(first, last)["tables"]
-    rows = [row for _, rows, _ in tables for row in rows if row.changes]
-    beside = {
-        (row.value.score, row.value.slice, row.value.measure): row.changes["other"].verdict
-        for row in rows
-    }
+    rows = [row for _, _, rows, _ in tables for row in rows if row.get("other")]
+    beside = {(row["score"], row["slice"], row["measure"]): row["other"]["verdict"] for row in rows}
     assert beside == {(one.score, one.slice, one.measure): one.verdict for one in of_then}
     assert {"worse", "not significant"} <= set(beside.values())
 
