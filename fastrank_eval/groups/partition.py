@@ -70,6 +70,7 @@ class Block:
             self.columns.append(column)
             lo += size
         self.free = self.rows = rows
+        self.row_bytes = sum(kind.itemsize for kind in kinds if kind is not None)
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,7 @@ class PartitionedBatch:
     @property
     def bytes(self) -> int:
         """Bytes of memory that grow with the number of rows."""
-        arrays = [column for column in self._columns() if column is not None]
-        return sum(array.nbytes for array in arrays) + (self.item.nbytes if self.item else 0)
+        return self.rows * self.block.row_bytes + (self.item.nbytes if self.item else 0)
 
     def _columns(self) -> list[np.ndarray | None]:
         rows = slice(self.bounds[0], self.bounds[-1])
@@ -161,8 +161,9 @@ class Partitioner:
         self.plan_columns, self.outer = plan_columns, outer
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
-        self._keeps_numbers = keep_numbers
-        self._kind_of_numbers = np.uint32 if 0 < rows < 1 << 32 else np.int64
+        self._kind_of_numbers: np.dtype | None = None
+        if keep_numbers:
+            self._kind_of_numbers = np.dtype(np.uint32 if 0 < rows < 1 << 32 else np.int64)
         self._rows, self._memory = rows, memory
         self._blocks: dict[tuple[Any, ...], Block] = {}
         self._lock = threading.Lock()
@@ -204,14 +205,19 @@ class Partitioner:
         )
         every = [word for column_words in words for word in column_words]
         kinds: list[np.dtype | None] = [kind] * len(every)
-        parts = [*batch.arrays, self._numbers(batch)]
-        kinds += [None if part is None else part.dtype for part in parts]
+        numbers, kind_of_numbers = batch.row_numbers, self._kind_of_numbers
+        if numbers is not None and kind_of_numbers is not None:
+            numbers = numbers.astype(kind_of_numbers)
+        kinds += [None if part is None else part.dtype for part in batch.arrays]
+        kinds.append(kind_of_numbers)
         block, lo = self._room(rows, tuple(map(len, words)), tuple(kinds))
-        for values, column in zip([*every, *parts], block.columns, strict=True):
-            if values is None or column is None:
+        for values, column in zip([*every, *batch.arrays, numbers], block.columns, strict=True):
+            if column is None:
                 continue
             out = column[lo : lo + rows]
-            if values.dtype == column.dtype:
+            if values is None:
+                _scatter_numbers(batch.first_row, position, out)
+            elif values.dtype == column.dtype:
                 width = f"u{out.itemsize}"
                 values = np.ascontiguousarray(values).view(width)
                 _scatter(frozen(values), position, out.view(width))
@@ -220,7 +226,7 @@ class Partitioner:
         item = batch.item
         if item is not None:
             row_at = np.empty(rows, np.int64)
-            row_at[position] = np.arange(rows)
+            _scatter_numbers(0, position, row_at)
             item = item.take(row_column(row_at))
         return PartitionedBatch(block, item, frozen(bounds + lo), base)
 
@@ -238,14 +244,6 @@ class Partitioner:
                     self._blocks[widths, kinds] = block
             block.free -= rows
             return block, block.rows - block.free - rows
-
-    def _numbers(self, batch: Columns) -> np.ndarray | None:
-        if not self._keeps_numbers:
-            return None
-        if batch.row_numbers is not None:
-            return batch.row_numbers.astype(self._kind_of_numbers)
-        first, last = batch.first_row, batch.first_row + batch.rows
-        return np.arange(first, last, dtype=self._kind_of_numbers)
 
 
 @kernel
@@ -297,13 +295,19 @@ def _scatter(values, position, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _scatter_numbers(first, position, out):  # type: ignore[no-untyped-def]
+    for i in range(position.shape[0]):
+        out[position[i]] = first + i
+
+
+@kernel
 def _scatter_words(words, base, position, out):  # type: ignore[no-untyped-def]
     for i in range(words.shape[0]):
         out[position[i]] = words[i] - base
 
 
 #: Rows of a chunk, and the fewest rows of one where threads share the rows.
-CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
+CHUNK_ROWS, _FEWEST_ROWS = 1 << 20, 1 << 17
 
 
 class _Batches(NamedTuple):
