@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import is_unicode, require_baseline
-from fastrank_eval._lib.arrow import as_array, fixed_width, is_wide_integer
+from fastrank_eval._lib.arrow import NUMBERS, as_array, fixed_width, is_wide_integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
@@ -214,7 +214,7 @@ def _ascends(key: pa.Array) -> bool:
 def _labelled_share(labels: pa.Array) -> float:
     """Estimate the share of labels other than 0, or return the largest."""
     kind = labels.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    plain = kind.id in NUMBERS or pa.types.is_boolean(kind)
     if not plain or labels.null_count or not len(labels):
         return 1.0
     return np.count_nonzero(as_array(labels)) / len(labels)

@@ -107,10 +107,13 @@ def scan(
     most = int(np.count_nonzero(bits)) + _SPARE
     if skip:
         bounds = min(most, bounds)
-    row, grade, offsets = np.empty(most, np.int64), np.empty(most), np.empty(bounds, np.int64)
-    above, size = np.empty((2, most if score is not None else 0), np.int64)
-    rows, positives = np.empty((2, bounds), np.int64)
-    indices, counts = np.empty(bounds if skip else 0, np.int64), np.empty(6, np.int64)
+    # One by one: glibc keeps no array above 31 MB.
+    ranked = 0 if score is None else most
+    row, grade = np.empty(most, np.int64), np.empty(most)
+    above, size = np.empty(ranked, np.int64), np.empty(ranked, np.int64)
+    offsets, indices = np.empty(bounds, np.int64), np.empty(bounds if skip else 0, np.int64)
+    rows, positives = np.empty(bounds, np.int64), np.empty(bounds, np.int64)
+    counts = np.empty(6, np.int64)
     _scan(
         _NO_WORDS if words is None else words, edges, given, whole,
         frozen(bits if is_byte else label.view()), label.dtype.char == "b",

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_text, shown, typed
-from fastrank_eval._lib.arrow import is_textual, mask_column, missing_rows, numpy_type
+from fastrank_eval._lib.arrow import NUMBERS, is_textual, mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval._lib.lexer import shorten
@@ -580,6 +580,8 @@ def check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     for batch in batches:
         batch.validate()
         for index, column in enumerate(batch.columns):
+            if column.type.id in NUMBERS:
+                continue
             if pa.types.is_dictionary(column.type) and len(column) and not column.null_count:
                 valid_values[index] = _check_dictionary(column, valid_values.get(index))
             elif not _is_valid(column):

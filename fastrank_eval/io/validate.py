@@ -166,7 +166,7 @@ def score_column(
         type is not numeric.
     """
     kind, roles, at = column.type, stored.roles, (stored, first_row)
-    if pa.types.is_decimal(kind):
+    if kind.id not in NUMBERS and pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{stored.name}' has type {kind}, which has no exact binary form; "
             "cast it to float64 or to an integer."
