@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.apps.demo.parquet import write_parquet
-from fastrank_eval.apps.demo.rows import Recipe
+from fastrank_eval.apps.demo.rows import Recipe, write_parquet
 
 
 def _value(text: str) -> object:

@@ -1,6 +1,6 @@
 """Split text into tokens, parse operators and report syntax errors.
 
-The grammars of conditions on rows (`io/filter_parser.py`), of computed scores (`io/computed.py`),
+The grammars of conditions on rows (`io/filters.py`), of computed scores (`io/computed.py`),
 of gates on results (`results/gates.py`) and of slices (`slicing/spec.py`) use it.
 """
 

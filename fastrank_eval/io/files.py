@@ -22,9 +22,15 @@ from fastrank_eval._lib.errors import (
 )
 from fastrank_eval._lib.log import IO
 from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
+from fastrank_eval.io.formats import (
+    DELIMITER,
+    Range,
+    inspect_file,
+    open_stream,
+    partition_ranges,
+    read_file,
+)
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of, refuse_repeated
-from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
     Batch,
     Source,

@@ -12,7 +12,7 @@ import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io.filters import FALSE, NULL, TRUE, condition_of
-from fastrank_eval.io.pruning import Range
+from fastrank_eval.io.formats import Range
 from fastrank_eval.io.reader import open_source
 
 pytestmark = pytest.mark.no_kernels

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.filter_parser import Predicate, parse
-from fastrank_eval.io.filters import condition_of
+from fastrank_eval.io.filters import Predicate, condition_of, parse
 from fastrank_eval.io.reader import open_source
 from tests.support.conditions import Condition, conditions, tables
 from tests.support.source_files import write_ipc, write_stream

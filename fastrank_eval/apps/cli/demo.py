@@ -72,7 +72,7 @@ def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) 
         write_month_report,
         write_samples,
     )
-    from fastrank_eval.apps.demo.parquet import write_parquet
+    from fastrank_eval.apps.demo.rows import write_parquet
     from fastrank_eval.results.report import printable
 
     _check_folder(folder, overwrite=overwrite or late)

@@ -9,8 +9,7 @@ rows for any batch size, file count or machine, and 10**9 rows need no more memo
 from __future__ import annotations
 
 from fastrank_eval.apps.demo.numbers import binormal_auc, binormal_shift
-from fastrank_eval.apps.demo.parquet import Written, write_parquet
-from fastrank_eval.apps.demo.rows import Impressions, Recipe, impressions
+from fastrank_eval.apps.demo.rows import Impressions, Recipe, Written, impressions, write_parquet
 
 __all__ = [
     "Impressions",

@@ -34,8 +34,8 @@ from fastrank_eval.engine.conventions import profile_of
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.engine.run import run
-from fastrank_eval.io.filter_parser import Literal, Predicate
-from fastrank_eval.io.filter_parser import parse as parse_condition
+from fastrank_eval.io.filters import Literal, Predicate
+from fastrank_eval.io.filters import parse as parse_condition
 from fastrank_eval.results.attribution import contributions, is_mean, largest_changes
 from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.gates import ALL

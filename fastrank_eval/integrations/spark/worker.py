@@ -37,8 +37,7 @@ from fastrank_eval.engine.records import add_counts, counts_in, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.columns import NULL_GROUP
-from fastrank_eval.io.filter_parser import Literal, Node, Predicate, fit, parse
-from fastrank_eval.io.filters import bind, reduce_balanced
+from fastrank_eval.io.filters import Literal, Node, Predicate, bind, fit, parse, reduce_balanced
 from fastrank_eval.io.reader import RepeatedItemError, RowError
 from fastrank_eval.io.source import Source, filter_batch
 from fastrank_eval.results.labels import stacked

@@ -13,19 +13,17 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.integrations.trec.dicts import (
-    has_grades,
-    has_scores,
-    is_nested,
-    is_one_run,
-    sign_of_swapping,
-)
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
 from fastrank_eval.integrations.trec.pairs import Common, PairTable
 from fastrank_eval.integrations.trec.tables import (
     SWAPPED_RUN,
     columns_of,
+    has_grades,
+    has_scores,
+    is_nested,
+    is_one_run,
     read_pairs,
+    sign_of_swapping,
 )
 from fastrank_eval.io.source import type_name
 

@@ -17,10 +17,9 @@ from fastrank_eval._lib.arguments import is_list_like, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SourceError
-from fastrank_eval.integrations.trec.dicts import is_nested
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import decoded
-from fastrank_eval.integrations.trec.tables import SUBTOPICS, read_rows
+from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_rows
 from fastrank_eval.io.columns import MAX_SUBTOPICS
 from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure, measure
