@@ -26,7 +26,7 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.binned_scores import BinnedScores
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.score_runs import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable, sum_classes
 
 if TYPE_CHECKING:
     from fastrank_eval._lib.threads import JobMap
@@ -355,11 +355,7 @@ class GiniCoefficient(OrderedMeasure):
 @kernel
 def _farthest(others, positives, best):  # type: ignore[no-untyped-def]
     """Count the runs above the first corner farthest from the diagonal."""
-    all_others = 0.0
-    all_positives = 0.0
-    for i in range(others.shape[0]):
-        all_others += others[i]
-        all_positives += positives[i]
+    all_others, all_positives = sum_classes(others, positives)
     others_above = 0.0
     positives_above = 0.0
     runs = 0

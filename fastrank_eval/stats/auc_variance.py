@@ -13,7 +13,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.intervals import GROUP_ROUNDINGS
-from fastrank_eval.stats.score_runs import RocSteps, sortable_codes
+from fastrank_eval.stats.score_runs import RocSteps, sortable_codes, sum_classes
 from fastrank_eval.stats.scores import Scores, WeightedScores
 
 #: Below this share of its terms a variance is added in parts that do not cancel.
@@ -136,18 +136,18 @@ class Placements:
             self.tied_values,
             placement,
         )
-        groups = len(rows.starts) - 1
-        values, masses = np.zeros((2, 2, groups), placement.dtype)
-        if rows.weight is None:
-            _add_groups(placement, rows.positive, rows.starts, values, masses)
-        else:
-            weight, positive = rows.weight * self.scale, np.zeros(len(placement), np.bool_)
-            positive[rows.positive] = True
+        groups, positive = len(rows.starts) - 1, rows.positive
+        weight = np.empty(0, placement.dtype)
+        if rows.weight is not None:
+            weight, is_positive = rows.weight * self.scale, np.zeros(len(placement), np.bool_)
+            is_positive[positive] = True
             group = np.repeat(np.arange(groups), np.diff(rows.starts))
             # Sums of a group do not depend on the order of its rows.
-            order = np.lexsort((weight, placement, positive, group))
-            ordered = (frozen(column[order]) for column in (placement, weight, positive))
-            _add_weighted_groups(*ordered, rows.starts, values, masses)
+            order = np.lexsort((weight, placement, is_positive, group))
+            placement, weight = placement[order], weight[order]
+            positive = frozen(np.flatnonzero(is_positive[order]))
+        values, masses = np.zeros((2, 2, groups), placement.dtype)
+        _add_groups(frozen(placement), frozen(weight), positive, rows.starts, values, masses)
         halves = 2.0 * self.others, 2.0 * self.positives
         positive_sums, other_sums = (values[c] / halves[c] - masses[c] * area for c in range(2))
         if rows.weight is not None:
@@ -192,28 +192,21 @@ def _placement_values(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_groups(placement, positive, starts, values, masses):  # type: ignore[no-untyped-def]
+def _add_groups(placement, weight, positive, starts, values, masses):  # type: ignore[no-untyped-def]
+    """Sum the values of each group by class, times the weights if there are any."""
     p = 0
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
+            side = 1
             if p < positive.shape[0] and positive[p] == i:
-                values[0, g] += placement[i]
-                masses[0, g] += 1
+                side = 0
                 p += 1
+            if weight.shape[0] > 0:
+                values[side, g] += weight[i] * placement[i]
+                masses[side, g] += weight[i]
             else:
-                values[1, g] += placement[i]
-                masses[1, g] += 1
-
-
-@kernel
-def _add_weighted_groups(  # type: ignore[no-untyped-def]
-    placement, weight, positive, starts, values, masses
-):
-    for g in range(starts.shape[0] - 1):
-        for i in range(starts[g], starts[g + 1]):
-            side = 0 if positive[i] else 1
-            values[side, g] += weight[i] * placement[i]
-            masses[side, g] += weight[i]
+                values[side, g] += placement[i]
+                masses[side, g] += 1
 
 
 def row_variance(scores: Scores, area: float, map_jobs: JobMap) -> float:
@@ -368,11 +361,7 @@ def _spreads(  # type: ignore[no-untyped-def]
     others, positives, squared_others, squared_positives, area, spread
 ):
     """Sum the squared deviations of each class, over its squared weight."""
-    all_others = 0.0
-    all_positives = 0.0
-    for i in range(others.shape[0]):
-        all_others += others[i]
-        all_positives += positives[i]
+    all_others, all_positives = sum_classes(others, positives)
     others_above = 0.0
     positives_above = 0.0
     for i in range(others.shape[0]):

@@ -46,6 +46,39 @@ class ClusteredRows:
     def __init__(self) -> None:
         self._chunks: list[ScoredRows] = []
 
+    def add(
+        self,
+        score: np.ndarray,
+        positive: np.ndarray,
+        weight: np.ndarray | None,
+        starts: np.ndarray,
+        token: object = None,
+    ) -> None:
+        """Add whole groups; threads may add at the same time.
+
+        Parameters
+        ----------
+        score, positive, weight
+            As for `Scores`.
+        starts : ndarray of int64, shape (groups + 1,)
+            First row of each group, then the number of rows.
+        token : object
+            A mark of these groups: the same object for every model.
+        """
+        if weight is not None:
+            # A row of weight 0 has no class. A score without positives is not among the steps.
+            positive = positive[weight[positive] > 0]
+            weight = frozen(weight.copy())
+        codes, level = self._codes(score, positive, weight)
+        groups = frozen(positive.copy()), frozen(starts.copy())
+        self._chunks.append(ScoredRows(frozen(codes), *groups, weight, token, level))
+
+    def _codes(
+        self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, int]:
+        """Add rows to those of all groups; return their codes and the level of these."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
     def placements(self, map_jobs: JobMap) -> Placements:
         """Compute the placement values of all rows."""
         raise NotImplementedError  # pragma: no cover - abstract
@@ -110,7 +143,7 @@ class ClusteredRows:
 
 
 class ClusteredScores(ClusteredRows):
-    """Scores of all rows and their groups; threads may add at the same time.
+    """Scores of all rows and their groups.
 
     Parameters
     ----------
@@ -124,37 +157,11 @@ class ClusteredScores(ClusteredRows):
         super().__init__()
         self.scores: Scores = Scores.of(weighted, threads)
 
-    def add(
-        self,
-        score: np.ndarray,
-        positive: np.ndarray,
-        weight: np.ndarray | None,
-        starts: np.ndarray,
-        token: object = None,
-    ) -> None:
-        """Add whole groups.
-
-        Parameters
-        ----------
-        score, positive, weight
-            As for `Scores`.
-        starts : ndarray of int64, shape (groups + 1,)
-            First row of each group, then the number of rows.
-        token : object
-            A mark of these groups: the same object for every model.
-        """
-        if weight is not None:
-            # A row of weight 0 has no class. A score without positives is not among the steps.
-            positive = positive[weight[positive] > 0]
+    def _codes(
+        self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, int]:
         self.scores.add(score, positive, weight)
-        chunk = ScoredRows(
-            frozen(sortable_codes(score)),
-            frozen(positive.copy()),
-            frozen(starts.copy()),
-            None if weight is None else frozen(weight.copy()),
-            token,
-        )
-        self._chunks.append(chunk)
+        return sortable_codes(score), 0
 
     def merge(self, other: ClusteredScores) -> None:
         """Add another state, which must not be used afterwards, in any order."""
@@ -231,7 +238,7 @@ class ClusteredScores(ClusteredRows):
         return Placements.of(self.scores.steps(map_jobs))
 
 
-class ClusteredBins(BinnedScores, ClusteredRows):
+class ClusteredBins(ClusteredRows, BinnedScores):  # type: ignore[misc]  # `add`
     """Scores in bins and, during a run, the bins of the rows of each group.
 
     A file has the bins alone, and the finished sums of a variance: they do not merge.
@@ -243,34 +250,19 @@ class ClusteredBins(BinnedScores, ClusteredRows):
     """
 
     def __init__(self, bins: int, weighted: bool = False) -> None:
-        super().__init__(bins, weighted)
         ClusteredRows.__init__(self)
+        BinnedScores.__init__(self, bins, weighted)
         self._has_groups = True  # of all its rows
         # Those of the variance, and of that of the difference from the baseline, once known.
         self._finished: dict[str, ClusterSums] = {}
 
-    def add(  # type: ignore[override]
-        self,
-        score: np.ndarray,
-        positive: np.ndarray,
-        weight: np.ndarray | None,
-        starts: np.ndarray,
-        token: object = None,
-    ) -> None:
-        """Add whole groups, as `ClusteredScores.add`."""
-        level = super().add(score, positive, weight)
-        keys = keys_of(sortable_codes(score), ascending=False)
-        keys >>= np.uint64(level)
-        chunk = ScoredRows(
-            frozen(narrow(keys)),
-            frozen(positive.copy()),
-            frozen(starts.copy()),
-            None if weight is None else frozen(weight.copy()),
-            token,
-            level,
-        )
-        self._chunks.append(chunk)
+    def _codes(
+        self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, int]:
+        level = BinnedScores.add(self, score, positive, weight)
         self._finished = {}
+        keys = keys_of(sortable_codes(score), ascending=False)
+        return narrow(keys >> np.uint64(level)), level
 
     def merge(self, other: ClusteredBins) -> None:  # type: ignore[override]
         """Add another state; what was read from a file loses its finished sums."""

@@ -795,16 +795,23 @@ def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None)
 
 
 @kernel
-def _trapezoids(others, positives, areas):  # type: ignore[no-untyped-def]
-    """Compute twice the area under each step.
-
-    Return False if a class has no weight.
-    """
+def sum_classes(others, positives):  # type: ignore[no-untyped-def]
+    """Sum both columns."""
     all_others = 0.0
     all_positives = 0.0
     for i in range(others.shape[0]):
         all_others += others[i]
         all_positives += positives[i]
+    return all_others, all_positives
+
+
+@kernel
+def _trapezoids(others, positives, areas):  # type: ignore[no-untyped-def]
+    """Compute twice the area under each step.
+
+    Return False if a class has no weight.
+    """
+    all_others, all_positives = sum_classes(others, positives)
     if not (all_others > 0.0 and all_positives > 0.0):
         return False
     others_above = 0.0
