@@ -476,7 +476,7 @@ class ScoreRuns:
     def _room(self, column: np.ndarray) -> np.ndarray:
         """Return new memory for a column."""
         if not len(column):
-            return np.empty(0, column.dtype)
+            return column
         with self._lock:
             block = self._room_of.get(column.dtype)
             if block is None or len(block) < len(column):

@@ -791,7 +791,7 @@ class CellScores:
             codes, values = sort_codes(self._runs.rows_in(leading))
             score, index = scores_of(codes), values.astype(np.int64)
             if not self.weighted:
-                return CellRows(score, index, NO_VALUES)
+                return CellRows(score, index, np.empty(0))
             weight = self._weights[0][index]
             ties, order = _order_of_ties(codes, weight)
             weight[ties], index[ties] = weight[order], index[order]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastrank_eval.stats.score_runs import NO_VALUES
 from fastrank_eval.stats.scores import CellScores
 
 
@@ -35,3 +36,11 @@ def test_arrays__have_each_distinct_row_once__in_any_order(weighted: bool, kind:
     columns = (score, cell, label, weight) if weighted else (score, cell, label)
     assert len(arrays["rows"]) == len({*zip(*(c.tolist() for c in columns), strict=True)})
     assert arrays["rows"].sum() == rows
+
+
+def test_rows_without_weights__have_an_array_of_their_own() -> None:
+    """Readers freeze it; kernels that sort scores write to the array of no values."""
+    state = CellScores(1, weighted=False)
+    state.add(np.array([0.5]), np.zeros(1, np.int64), np.array([[0]]), np.zeros(0, np.int64))
+    (rows,) = state.ranges(map)
+    assert rows.weight is not NO_VALUES
