@@ -279,7 +279,7 @@ def nightly(
     output.check_outside(settings)
     output.remove_old()
     with output.report_errors():
-        from fastrank_eval.apps.nightly.label_pages import check_all_pages, write_late_pages
+        from fastrank_eval.apps.nightly.pages import check_pages, write_late_pages
         from fastrank_eval.apps.nightly.run import due_nights, with_history_copy
 
         now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
@@ -288,7 +288,7 @@ def nightly(
             nights = due_nights(run_settings, now).items()
             due = {night: labels for night, labels in nights if night not in dates}
             dates = sorted([*dates, *due])
-            check_all_pages(run_settings, dates)
+            check_pages(run_settings, dates)
             what = "error: pages of earlier nights were not written"
             _, failure = _tried(what, write_late_pages, run_settings, dates)
             late = ExitCode.NOT_SHOWN if failure else ExitCode.DONE
@@ -327,8 +327,7 @@ def _run_night(
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.documents import document, documents
-    from fastrank_eval.apps.nightly.label_pages import write_index
-    from fastrank_eval.apps.nightly.pages import write_pages
+    from fastrank_eval.apps.nightly.pages import write_index, write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
     from fastrank_eval.apps.nightly.summary_files import lines, markdown, summary
     from fastrank_eval.results.report import printable

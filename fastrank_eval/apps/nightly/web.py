@@ -49,10 +49,9 @@ from fastrank_eval.apps.nightly.compare_nights import (
 )
 from fastrank_eval.apps.nightly.documents import document, headline
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.night import PERIODS, Night
 from fastrank_eval.apps.nightly.page import page, policy, render, rows_content
-from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
+from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, labels_content, other_labels
 from fastrank_eval.apps.nightly.periods import parse_date, with_periods
 from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
 
