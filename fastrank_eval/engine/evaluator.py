@@ -142,6 +142,7 @@ class Evaluator:
 
     def _begin(self, rows: int | None, batch_rows: int | None) -> None:
         self._rows, self._given_rows, self._lock = rows, batch_rows, Lock()
+        self._edges: dict[int, int] = {}
         self.batch_rows = batch_rows or batch_rows_of(rows, self.first.threads)
         self.expect_labelled(1.0)
         self.clear()
@@ -213,14 +214,17 @@ class Evaluator:
         if job.slice is not None:
             first, end = job.slice.start, job.slice.stop
             if first:
-                first = self._edge(batch, first, end)
+                first = self._edge(batch, job.first_row, first, end)
             if first < end < rows:  # the last of the groups that begin here
-                end = self._edge(batch, end, rows)
+                end = self._edge(batch, job.first_row, end, rows)
         begins, ends = first > 0 or job.first_row == 0, end < rows or job.last
         return batch.slice(first, end - first), job.first_row + first, begins and ends
 
-    def _edge(self, batch: pa.RecordBatch, row: int, end: int) -> int:
+    def _edge(self, batch: pa.RecordBatch, first_row: int, row: int, end: int) -> int:
         """Find the first row from `row` on where a cluster or a group begins."""
+        at = first_row + row
+        if at in self._edges:  # where the slice before ends
+            return min(self._edges[at] - first_row, end)
         columns = self.plan_columns.keys[: self.first.roles.outer]
         first, rows = row - 1, _EDGE_ROWS
         try:
@@ -228,7 +232,9 @@ class Evaluator:
                 part = batch.slice(first, min(rows, end - first))
                 starts = group_starts(keys_of(part, columns, 0))
                 if len(starts):
-                    return first + int(starts[0])
+                    edge = first + int(starts[0])
+                    self._edges[at] = first_row + edge
+                    return edge
                 first, rows = first + rows - 1, 4 * rows
         except ColumnError:  # an error where the rows are read
             pass
