@@ -11,22 +11,20 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval.apps.cli.completion import complete_files
-from fastrank_eval.apps.cli.gate_options import (
-    exit_if_failed,
-    fail_if_compared_option,
-    fail_if_option,
-    read_gates,
-)
 from fastrank_eval.apps.cli.options import (
     comparison_options,
+    complete_files,
     compute,
     convention_options,
+    exit_if_failed,
     explicit_options,
+    fail_if_compared_option,
+    fail_if_option,
     measure_options,
     of,
     option,
     optional_column_options,
+    read_gates,
     reading_options,
     slice_options,
     sources_argument,

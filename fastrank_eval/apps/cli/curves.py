@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.cli.completion import complete_columns
 from fastrank_eval.apps.cli.options import (
     column_options,
     combine,
+    complete_columns,
     compute,
     convention_options,
     csv_safe_option,

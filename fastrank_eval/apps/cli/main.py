@@ -9,18 +9,21 @@ import click
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.cli.completion import complete_files, complete_measures
-from fastrank_eval.apps.cli.gate_options import exit_if_failed, fail_if_option, read_gates
 from fastrank_eval.apps.cli.options import (
+    complete_files,
+    complete_measures,
     compute,
     convention_options,
     csv_safe_option,
+    exit_if_failed,
+    fail_if_option,
     format_option,
     labels_and_columns,
     measure_options,
     of,
     option,
     options_of,
+    read_gates,
     reading_options,
     slice_options,
     sources_argument,

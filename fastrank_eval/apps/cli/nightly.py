@@ -24,9 +24,8 @@ from fastrank_eval._lib.errors import (
     without_credentials,
 )
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
-from fastrank_eval.apps.cli.options import option
+from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import (
     STANDARD_OUTPUT,
     SectionedCommand,

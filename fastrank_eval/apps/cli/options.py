@@ -1,23 +1,118 @@
-"""Define the options that commands share."""
+"""Define the options that commands share, what a shell completes, and gates."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval.apps.cli.completion import (
-    complete_columns,
-    complete_files,
-    complete_measures,
-    complete_profiles,
-)
+from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
+from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import OPTIONS, options_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fastrank_eval.results.comparison import Comparison
+    from fastrank_eval.results.gates import Gate
+    from fastrank_eval.results.result import Result
+
+#: A name of a column that no grammar needs in quotes.
+_PLAIN = re.compile(r"[^\W\d][\w.\-]*")
+#: The end of a list of names, after the last comma or equals sign that is no part of a name.
+_LAST_NAME = re.compile(r"(?:\\.|[^\\,=])*\Z", re.DOTALL)
+#: The end of an expression, after the last blank, operator or parenthesis.
+_LAST_WORD = re.compile(r"[^\s+*/()-]*\Z")
+
+
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete a name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_measures(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the name of a measure, also after a comma."""
+    from fastrank_eval.measures import registry
+
+    before, comma, begin = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{kind.name}", help=kind.summary)
+        for kind in registry.values()
+        if kind.name.lower().startswith(begin.lower())
+    ]
+
+
+def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a profile."""
+    from fastrank_eval.engine.conventions import PROFILES
+
+    return [name for name in PROFILES if name.startswith(incomplete)]
+
+
+def complete_columns(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    r"""Complete the name of a column of SOURCES, also after a comma.
+
+    The schema of the first Parquet or Arrow file is read, and no row. There is no completion for
+    other sources, and none after an error.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Its SOURCES may be incomplete.
+    param : click.Parameter
+        A list of names, in which ``\,`` is a comma; or slices of ``--by``, in which names with
+        special characters are in double quotes.
+    incomplete : str
+    """
+    begin = _LAST_NAME.search(incomplete)[0].lstrip()  # type: ignore[index]  # it always matches
+    before = incomplete.removesuffix(begin)
+    in_expression = "EXPRESSION" in str(param.metavar) and before.rstrip().endswith("=")
+    if in_expression:
+        begin = _LAST_WORD.search(begin)[0]  # type: ignore[index]  # it always matches
+        before = incomplete.removesuffix(begin)
+    schema = _schema([*(ctx.params.get("sources") or ()), *ctx.args])
+    return [
+        CompletionItem(before + text, help=str(type_))
+        for name, type_ in schema.items()
+        if (text := _written(name, in_expression or param.name == "by")).startswith(begin)
+    ]
+
+
+def _written(name: str, in_quotes: bool) -> str:
+    """Write a name as an option takes it."""
+    if in_quotes:
+        return name if _PLAIN.fullmatch(name) else quoted(name)
+    return name.replace(",", "\\,").replace("=", "\\=")
+
+
+def _schema(sources: list[Any]) -> dict[str, pa.DataType | str]:
+    """Return the columns of the first file of some sources on this machine."""
+    with suppress(Exception):
+        from fastrank_eval.io.formats import inspect_file
+        from fastrank_eval.io.paths import expand
+
+        for source in map(str, sources):
+            if source != "-" and "://" not in source:
+                file = expand(source, None)[0]
+                if file.format in ("parquet", "arrow"):
+                    schema, _ = inspect_file(file)
+                    partitions = dict.fromkeys(file.partitions, "partition")
+                    return {**{field.name: field.type for field in schema}, **partitions}
+    return {}
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -285,3 +380,96 @@ def compute(
         result = function(list(sources), progress=progress, **options)
     require_rows(result, options["where"])
     return result
+
+
+_MOST_REASONS = 20
+
+
+def _fail_if_option(examples: str) -> Callable[[Any], Any]:
+    return option(
+        "Output",
+        "--fail-if",
+        "fail_if",
+        multiple=True,
+        metavar="CONDITION",
+        help=f"Exit with code {ExitCode.GATE_FAILED} if this is true or cannot be computed; "
+        f"standard error names the reason: {examples} The report is always written. Repeat the "
+        "option for several.",
+    )
+
+
+fail_if_option = _fail_if_option(
+    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'. Without a "
+    "model it applies to every model, with [*] to every slice, and always to every label."
+)
+fail_if_compared_option = _fail_if_option(
+    "'worse(GAUC)', 'worse(GAUC[*])', 'GAUC delta_ci_low < -0.001', 'new:AUC < 0.7'. "
+    "worse() is significantly worse, corrected over the terms of the gate. Fields of differences "
+    "are delta, delta_se, delta_ci_low, delta_ci_high, "
+    "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
+    "every candidate, other fields to every model; with [*] to every slice."
+)
+
+
+def read_gates(texts: Sequence[str], options: Mapping[str, Any]) -> list[Gate]:
+    """Read gates and refuse those on values that are not computed.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    options : mapping of str to object
+        Options of the command: measures, score, group, profile, sampling_rate and baseline.
+
+    Returns
+    -------
+    list of Gate
+
+    Raises
+    ------
+    FastRankEvalError
+        If a gate cannot be read, names a measure or a score column that is not requested, or reads
+        a number of groups of rows without groups.
+    """
+    if not texts:
+        return []
+    from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
+    from fastrank_eval.engine.options import OPTIONS
+    from fastrank_eval.measures.parser import requested_measures
+    from fastrank_eval.results.gates import gate
+
+    gates = [gate(text) for text in texts]
+    requested = requested_measures(options["measures"])
+    conventions = None if options["profile"] is None else profile_of(options["profile"])
+    rate = options["sampling_rate"]
+    if rate is not None:
+        rate = OPTIONS["sampling_rate"].read("sampling_rate", rate)
+    measured = used_measures(requested, conventions, rate, options["baseline"] is not None)
+    names = requested_names(requested, measured)
+    for each in gates:
+        each.require({str(m): m.display_name for m in measured}, list(options["score"]), names)
+        if each.counts_groups and not options["group"]:
+            raise ArgumentError(
+                f'gate "{each}": it counts groups; name the key columns by --group.'
+            )
+    return gates
+
+
+def exit_if_failed(result: Result | Comparison, gates: Sequence[Gate], every: bool = False) -> None:
+    """Exit with code 3 and print the reasons if a result fails a gate."""
+    if not gates:
+        return
+    from fastrank_eval.results.report import printable
+
+    verdict = result.check(*gates)
+    # Lines of gates that passed come last; all of them are written.
+    lines, failures = verdict.lines(), len(verdict.failures)
+    printed = failures if every else min(failures, _MOST_REASONS)
+    for line in lines[:printed]:
+        note(printable(line))
+    if failures > printed:
+        note(f"gate failed: {failures - printed:,} more")
+    for line in lines[failures:]:
+        note(printable(line))
+    if verdict.passed:
+        return
+    raise click.exceptions.Exit(ExitCode.GATE_FAILED)
