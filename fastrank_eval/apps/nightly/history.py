@@ -22,6 +22,7 @@ from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates
 from fastrank_eval.apps.nightly.saved_nights import (
     PROVISIONAL,
     SCHEMA,
+    TABLES,
     checked_status,
     columns,
     document_of,
@@ -208,7 +209,8 @@ class History:
         keys = night.date.isoformat(), night.label
         document = document_of(night, dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
         with self.transaction():
-            self._database.execute("DELETE FROM night WHERE date = ? AND label = ?", keys)
+            for table in TABLES:  # plain SQL may have deleted the night without its values
+                self._database.execute(f"DELETE FROM {table} WHERE date = ? AND label = ?", keys)  # noqa: S608
             self._insert("night", [(*keys, night.status, states.fingerprint, document)])
             self._insert("value", rows_of("value", night, night.values))
             self._insert("difference", rows_of("difference", night, night.compared))

@@ -113,6 +113,18 @@ def damage(path: Path, statement: str) -> None:
         database.execute(statement)
 
 
+def test_night__deleted_by_plain_sql__leaves_nothing_to_the_next_of_its_date(path: Path) -> None:
+    large, small = a_night(1), a_night(1, values=(), compared=())
+    with History(path) as history:
+        history.write(large, SavedStates({"groups": b"old"}))
+    damage(path, "DELETE FROM night")
+    with History(path) as history:
+        assert history.read() == []
+        history.write(small)
+        assert history.read() == [small]
+        assert history.states(small.date).contents == {}
+
+
 @pytest.mark.parametrize(
     "statement, read",
     [
