@@ -36,7 +36,6 @@ from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
-    from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
 
 
@@ -348,7 +347,7 @@ def _run_night(
     shown = [_show_night(each, outcome) for each, outcome in zip(configs, outcomes, strict=True)]
     what = f"error: {date}: the list of nights was not written"
     index, failed = _tried(what, write_index, config)
-    nights, pages = [each.night for each in shown], [each.page for each in shown]
+    nights, pages = [each.night for each in outcomes], [each.page for each in shown]
     told = documents(nights)
     message = [config.title, *lines(told, calibration=is_last).splitlines()]
     message += filter(None, [index if config.parts else pages[0]])
@@ -381,9 +380,8 @@ def _run_night(
 
 
 class _ShownNight(NamedTuple):
-    """A night, its page or why there is none, and its worst groups."""
+    """The page of a night or why there is none, and its worst groups."""
 
-    night: Night
     page: str | None
     failure: str | None
     groups: str | None
@@ -420,7 +418,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
         write_again(config, outcome.again)
 
     _, failure = _tried(f"error: {night.date}: the night was evaluated, but not shown", write)
-    return _ShownNight(night, page, failure, groups)
+    return _ShownNight(page, failure, groups)
 
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:

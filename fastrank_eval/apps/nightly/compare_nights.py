@@ -9,13 +9,12 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import groupby
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fastrank_eval import Gate, GateFailure, MeasureValue, Result, Verdict, gate
 from fastrank_eval import measure as measure_of
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_delay import with_comparable_labels
@@ -241,8 +240,7 @@ _NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {
 _ERROR_OPTIONS = ("se",)
 
 
-@dataclass(frozen=True)
-class EarlierNight:
+class EarlierNight(NamedTuple):
     """A night to compare with, or the reason why there is none.
 
     Parameters
@@ -352,19 +350,8 @@ def comparison_rows(night: Night, kind: str) -> list[NightDifference]:
     return [difference for difference in night.compared if difference.kind == kind]
 
 
-@dataclass(frozen=True)
-class JudgedGate:
-    """A gate with its outcome and failures.
-
-    Parameters
-    ----------
-    outcome : GateOutcome
-    failures : tuple of GateFailure
-        Models and slices that failed.
-    """
-
-    outcome: GateOutcome
-    failures: tuple[GateFailure, ...] = ()
+#: A gate with the models and slices that failed.
+JudgedGate: TypeAlias = tuple[GateOutcome, tuple[GateFailure, ...]]
 
 
 def gate_outcomes(
@@ -396,20 +383,20 @@ def gate_outcomes(
         return judged
     reason = NO_LABELS_LEFT if night.unlabelled_rows else NO_ROWS
     return [
-        JudgedGate(replace(each.outcome, reason=reason))
-        if not each.outcome.passed and reads_measures(each.outcome)
-        else each
-        for each in judged
+        (outcome, failures)
+        if outcome.passed or not reads_measures(outcome)
+        else (replace(outcome, reason=reason), ())
+        for outcome, failures in judged
     ]
 
 
 def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) -> JudgedGate:
     """Judge a gate on differences of a kind."""
     if not night.has_labels:
-        return JudgedGate(GateOutcome(text, True, _NO_LABELS_YET, kind))
+        return GateOutcome(text, True, _NO_LABELS_YET, kind), ()
     before = None if earlier is None else earlier.night
     if earlier is not None and before is None:
-        return JudgedGate(GateOutcome(text, True, f"not judged: {earlier.reason}", kind))
+        return GateOutcome(text, True, f"not judged: {earlier.reason}", kind), ()
     each = gate(text)
     verdict = verdict_of(each, night, kind)
     failures = worst_first(verdict.failures, each, night, kind)
@@ -417,7 +404,7 @@ def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) ->
     failed = tuple(one for one in failures if before is None or one.kind != "no_baseline")
     lacking = "" if before is None else _lacking(each, failures, night, before)
     reason = "; ".join(filter(None, [_reasons(failed), lacking, _left_out(verdict)]))
-    return JudgedGate(GateOutcome(text, not failed, reason, kind), failed)
+    return GateOutcome(text, not failed, reason, kind), failed
 
 
 def verdict_of(each: Gate, night: Night, kind: str) -> Verdict:

@@ -31,6 +31,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     Finding,
+    GateOutcome,
     Night,
     Settings,
     key_of,
@@ -67,12 +68,12 @@ def gate_findings(night: Night, gates: Sequence[JudgedGate]) -> list[Finding]:
     gates : sequence of JudgedGate
     """
     findings: list[Finding] = []
-    for judged_gate in gates:
-        if not judged_gate.outcome.passed:
-            parsed = gate(judged_gate.outcome.condition)
+    for outcome, failures in gates:
+        if not outcome.passed:
+            parsed = gate(outcome.condition)
             findings += [
-                _finding(night, judged_gate, parsed.condition, failure)
-                for failure in judged_gate.failures[:_MAX_FINDINGS]
+                _finding(night, outcome, parsed.condition, failure)
+                for failure in failures[:_MAX_FINDINGS]
             ]
     return findings
 
@@ -196,16 +197,16 @@ def _size(finding: Finding) -> float:
 
 def _finding(
     night: Night,
-    judged_gate: JudgedGate,
+    outcome: GateOutcome,
     condition: Operation,
     failure: GateFailure,
 ) -> Finding:
-    kind = judged_gate.outcome.kind
+    kind = outcome.kind
     part = _failing_part(night, kind, condition, failure)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
     differences = list(filter(_is_difference, measured))
-    finding = Finding("gate", judged_gate.outcome.text)
+    finding = Finding("gate", outcome.text)
     if failure.kind != "holds":
         finding = replace(finding, detail=failure.detail)
     lead_term: Term | Count = next(iter([*differences, *measured, *terms]))

@@ -668,7 +668,7 @@ def _quality(night: Night, run: RowsRead, config: NightlyConfig, history: Histor
 
 def _gates(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
     judged = gate_outcomes(night, config.gates, run.earlier)
-    outcomes = [gate_so_far(each.outcome, night, config.gates) for each in judged]
+    outcomes = [gate_so_far(outcome, night, config.gates) for outcome, _ in judged]
     found = gate_findings(night, judged) if night.quality.rows else []
     found += score_findings(night, run.few_scores)
     return night.add(gates=[*outcomes, *limit_outcomes(run.few_scores)], findings=found)

@@ -26,12 +26,12 @@ def judged_by(night: Night, condition: str) -> JudgedGate:
 
 
 def reason(night: Night, condition: str) -> str:
-    judged = judged_by(night, condition)
-    assert not judged.outcome.passed
-    first = by_importance(gate_findings(night, [judged]))[0]
-    worst = judged.failures[0]
+    outcome, failures = judged_by(night, condition)
+    assert not outcome.passed
+    first = by_importance(gate_findings(night, [(outcome, failures)]))[0]
+    worst = failures[0]
     assert (first.score, first.slice) == (worst.score, worst.slice or "all")
-    return judged.outcome.reason
+    return outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_gate_of_every_slice__leaves_out_and_names_slices_without_numbers() -> N
     )
     night = replace(night, values=values)
     slices = len({v.slice for v in values}) - 1
-    judged = judged_by(night, "GAUC[*] < 0")
+    outcome, _ = judged_by(night, "GAUC[*] < 0")
     left_out = f"{first} (all_negative), 1 of {slices} slices"
-    assert judged.outcome == GateOutcome("GAUC[*] < 0", True, f"not judged in part: {left_out}")
-    assert not_judged(replace(night, gates=(judged.outcome,)))[-1].endswith(f"in part: {left_out}")
+    assert outcome == GateOutcome("GAUC[*] < 0", True, f"not judged in part: {left_out}")
+    assert not_judged(replace(night, gates=(outcome,)))[-1].endswith(f"in part: {left_out}")
     assert reason(night, "GAUC[*] < 2").endswith(f"; not judged in part: {left_out}")
 
 

@@ -342,7 +342,7 @@ def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measu
 
     def found(gate: str, of: Night) -> list[Finding]:
         judged = gate_outcomes(of, settings("gates", fail_if=(gate,)), NO_EARLIER)
-        assert len(judged[0].failures) > 100
+        assert len(judged[0][1]) > 100
         findings = by_importance(gate_findings(of, judged))
         assert len(findings) == 100
         return list(findings)
