@@ -120,6 +120,7 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
                 yield futures.popleft().result()
             ready = monotonic()
         begin.set()
+        pool.shutdown(wait=False)  # a thread without a job ends while others work
         while futures:
             yield futures.popleft().result()
     except GeneratorExit:
