@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
@@ -43,13 +43,6 @@ _CHANCE = f'stroke="{_DIM}" stroke-dasharray="2 2"'
 _WIDTH, _LOW, _HIGH = 342.0, 186.0, 295.0  # of a picture; heights over nights and of curves
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 12.0, 10.0, 38.0  # around the numbers
 _TEXT, _LINE = 11.0, 1.8  # sizes of texts and lines
-#: Explains the strip of statuses.
-STRIP_TEXT = (
-    "The strip below a chart has a bar for each night: low if it was fine or provisional, of "
-    "middle height if a number changed, high after a regression (red) or with rows that did not "
-    "pass the checks. "
-    "Provisional nights have a blue background: their numbers will change."
-)
 #: Height of the strip, and the share of it that the bar of a status takes.
 _STRIP = 8.0
 _BARS = {"low": 0.3, "mid": 0.65, "high": 1.0}
@@ -337,29 +330,32 @@ def curve(name: str, kind: str, curves: Sequence[CurveLine], models: Sequence[st
 _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
 
-def by_activity(night: Night) -> list[tuple[Chart, list[MeasureValue]]]:
+def by_activity(document: Mapping[str, Any]) -> list[tuple[Chart, list[dict[str, Any]]]]:
     """Draw GAUC, or else the first measure, by each activity of the groups.
 
     Returns
     -------
-    list of (Chart, list of MeasureValue)
-        A slicing each, with its values by ascending buckets.
+    list of (Chart, list of dict)
+        A slicing each, with its rows by ascending buckets.
     """
-    gauc = (name for name in night.measures if name.partition("(")[0] == "GAUC")
-    measure = next(gauc, next(iter(night.measures), ""))
-    values_by: dict[str, list[MeasureValue]] = {}
-    for value in night.values:
-        if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
-            values_by.setdefault(value.by or "", []).append(value)
-    units = [_unit(values[0].slice) for values in values_by.values()]
+    measures = document["measures"]
+    gauc = (name for name in measures if name.partition("(")[0] == "GAUC")
+    measure = next(gauc, next(iter(measures), ""))
+    rows_by: dict[str, list[dict[str, Any]]] = {}
+    for row in document["slices"]:
+        if row["measure"] == measure and _ACTIVITY.fullmatch(row["slice"]):
+            rows_by.setdefault(row["by"] or "", []).append(row)
+    units = [_unit(rows[0]["slice"]) for rows in rows_by.values()]
     drawn = []
-    for index, (by, values) in enumerate(values_by.items()):
+    for index, (by, rows) in enumerate(rows_by.items()):
         # The slicing tells apart several that count the same.
-        title = f"{night.name_of(measure)} by {units[index]} of the group"
+        title = f"{rows[0]['name']} by {units[index]} of the group"
         title += f", {by}" if units.count(units[index]) > 1 else ""
         # `<2` comes before `=2-4`.
-        values.sort(key=lambda v: (int(re.findall(r"\d+", v.slice)[0]), "<" not in v.slice))
-        drawn.append((_activity(f"activity-{index}", title, values, night.models), values))
+        rows.sort(
+            key=lambda row: (int(re.findall(r"\d+", row["slice"])[0]), "<" not in row["slice"])
+        )
+        drawn.append((_activity(f"activity-{index}", title, rows, document["models"]), rows))
     return drawn
 
 
@@ -370,20 +366,20 @@ def _unit(bucket: str) -> str:
 
 
 def _activity(
-    name: str, title: str, values: Sequence[MeasureValue], models: Sequence[str]
+    name: str, title: str, rows: Sequence[Mapping[str, Any]], models: Sequence[str]
 ) -> Chart:
-    buckets = list(dict.fromkeys(value.slice for value in values))
+    buckets = list(dict.fromkeys(row["slice"] for row in rows))
     lines = [
         [
             _Point(
-                buckets.index(value.slice) + 0.16 * (index - (len(models) - 1) / 2),
-                value.value,
-                value.ci_low,
-                value.ci_high,
-                f"{model}, {value.slice.lstrip('@')}: {amount(value.value, 4)}",
+                buckets.index(row["slice"]) + 0.16 * (index - (len(models) - 1) / 2),
+                row["value"],
+                row["ci_low"],
+                row["ci_high"],
+                f"{model}, {row['slice'].lstrip('@')}: {amount(row['value'], 4)}",
             )
-            for value in values
-            if value.score == model and math.isfinite(value.value)
+            for row in rows
+            if row["score"] == model and math.isfinite(row["value"])
         ]
         for index, model in enumerate(models)
     ]

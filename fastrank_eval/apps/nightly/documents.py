@@ -28,7 +28,9 @@ from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     CHANGES,
     confidence_of,
+    false_alarms,
     gate_texts,
+    meaning,
     named,
     not_judged,
     outcome_of,
@@ -182,9 +184,11 @@ def documents(nights: Sequence[Night]) -> list[_Row]:
 def _texts(night: Night) -> dict[str, list[str]]:
     return {
         "sentences": sentences(night),
+        "meaning": [meaning(night)],
         "label_delay": label_delay_texts(night),
         "compositions": composition_texts(night),
         "gates": gate_texts(night),
+        "false_alarms": [text] if (text := false_alarms(night)) else [],
         "not_judged": not_judged(night),
         "calibration": calibration_texts(night),
     }

@@ -11,22 +11,15 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval import MeasureValue
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import charts, label_delay, quality, text
 from fastrank_eval.apps.nightly.charts import Series
 from fastrank_eval.apps.nightly.documents import changes_of, document
 from fastrank_eval.apps.nightly.night import KINDS, MOST_VALUES, NO_LABELS, CurveLine, Night
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.text import (
-    ago_exactly,
-    capped,
-    digits_of,
-    false_alarms,
-    meaning,
-)
+from fastrank_eval.apps.nightly.text import ago_exactly, digits_of
 from fastrank_eval.results import report
-from fastrank_eval.results.report import amount, percent_text, printable
+from fastrank_eval.results.report import percent_text, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,29 +27,6 @@ if TYPE_CHECKING:
 #: The most rows of a table; larger pages open slowly.
 MAX_SLICES = 500
 _MAX_TRENDS = 8
-_MAX_REASONS = 6
-_MARKS = {
-    "gate": "gate failed",
-    "scores": "too few distinct scores",
-    "drift": "drifted",
-    "change": "changed",
-    "alarm": "alarm",
-    "undefined": "no value",
-}
-_SECTIONS = {
-    "findings": "Findings",
-    "headline": "All rows",
-    "slices": "Slices",
-    "trends": "Trends",
-    "quality": "Data quality",
-    "drift": "Drift",
-    "calibration": "Calibration",
-    "curves": "Curves",
-    "gates": "Gates",
-    "made": "How it was made",
-}
-#: Words of verdicts on drift.
-_DRIFT_VERDICTS = {"same": "little change", "failed": "drifted"}
 
 _Row = Mapping[str, Any]
 
@@ -110,60 +80,31 @@ def rows_content(document: _Row, series: Series) -> dict[str, Any]:
 
 def night_content(nights: Sequence[Night]) -> dict[str, Any]:
     """Return the values for the template of the last night."""
-    series, night, told = Series(nights), nights[-1], document(nights[-1])
-    past = {name: series.of_models("all", name) for name in night.measures[:_MAX_TRENDS]}
-    curves = [
-        (chart, _labels(values))
-        for index, (kind, values) in enumerate(told["curves"].items())
-        if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
-    ]
-    activity = charts.by_activity(night)
-    optional = {
-        "findings": told["findings"],
-        "drift": told["drift"],
-        "calibration": told["calibration"],
-        "curves": curves or activity,
-    }
-    failed = sum(not gate["passed"] for gate in told["gates"])
-    drifted = sum(one["verdict"] in ("failed", "changed") for one in told["drift"])
-    off = sum(one["verdict"] == "not calibrated" for one in told["calibration"])
-    texts = told["texts"]
-    gates = [] if texts["sentences"] else capped(texts["gates"], _MAX_REASONS)
+    series, told = Series(nights), document(nights[-1])
+    names = {row["measure"]: row["name"] for row in told["headline"]}
+    past = {name: series.of_models("all", name) for name in told["measures"][:_MAX_TRENDS]}
     return {
         **rows_content(told, series),
-        "meaning": meaning(night),
-        "told": [*texts["label_delay"], *gates],
-        "sections": [each for each in _SECTIONS.items() if optional.get(each[0], True)],
-        "marks": _MARKS | ({"gate": "fails so far"} if night.status == "provisional" else {}),
         "trends": [
-            (charts.trend(f"trend-{index}", night.name_of(measure), nights, values), measure)
+            (charts.trend(f"trend-{index}", names.get(measure, measure), nights, values), measure)
             for index, (measure, values) in enumerate(past.items())
         ],
         "past": past,
-        "bare": [night.name_of(name) for name in _without_intervals(past)],
+        "bare": [
+            names.get(measure, measure)
+            for measure, models in past.items()
+            if not any(v and math.isfinite(v.ci_low) for values in models.values() for v in values)
+        ],
         "edges": charts.edges(nights),
-        "untrended": [night.name_of(name) for name in night.measures[_MAX_TRENDS:]],
-        "activity": activity,
-        "curves": curves,
+        "untrended": list(names.values())[_MAX_TRENDS:],
+        "activity": charts.by_activity(told),
+        "curves": [
+            (chart, _labels(values))
+            for index, (kind, values) in enumerate(told["curves"].items())
+            if (chart := charts.curve(f"curve-{index}", kind, values, told["models"])) is not None
+        ],
         "quality_charts": charts.rows_and_rates(nights),
-        "gates_said": f"{failed} of {len(told['gates'])} failed"
-        if told["gates"]
-        else "none is set",
-        "drift_said": f"{drifted} of {len(told['drift'])} not as usual",
-        "calibration_said": f"{off} of {len(told['calibration'])} not calibrated",
-        "false_alarms": false_alarms(night),
     }
-
-
-def _without_intervals(
-    past: Mapping[str, Mapping[str, Sequence[MeasureValue | None]]],
-) -> list[str]:
-    """Return the measures without intervals, whose trends have no band."""
-    return [
-        measure
-        for measure, models in past.items()
-        if not any(v and math.isfinite(v.ci_low) for values in models.values() for v in values)
-    ]
 
 
 def _labels(curves: Sequence[CurveLine]) -> str:
@@ -300,8 +241,6 @@ def _environment() -> Environment:
         **vars(quality),
         **vars(label_delay),
         **vars(text),
-        "drift": _drift,
-        "drift_verdicts": _DRIFT_VERDICTS,
         "intervals": lambda rows: sum(
             math.isfinite(row["ci_low"] + row["ci_high"]) for row in rows
         ),
@@ -312,10 +251,5 @@ def _environment() -> Environment:
         "most_values": MOST_VALUES,
         "no_labels": NO_LABELS,
         "spark": charts.spark,
-        "strip_text": charts.STRIP_TEXT,
     }
     return environment
-
-
-def _drift(deviations: float) -> str:
-    return f"drift {amount(deviations, 1, sign=True)}" if math.isfinite(deviations) else ""

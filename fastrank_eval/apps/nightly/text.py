@@ -428,34 +428,6 @@ def independent(unit: str, word: str = "are") -> str:
     return f"{unit}s {word} independent" + " clusters" * (unit == "group")
 
 
-def how_sure(level: str, unit: str) -> str:
-    """Explain the intervals, p-values and verdicts of a page.
-
-    Parameters
-    ----------
-    level : str
-        Such as ``"95%"``.
-    unit : str
-        Of `Night.unit`.
-    """
-    return (
-        f"Each interval has {level} confidence and takes {independent(unit, 'as')} "
-        "(Student's t). p and the word next to a change are adjusted for the number of comparisons "
-        "(Holm, over all rows and over each slicing); intervals are not. So a change can be "
-        "unclear although its interval does not contain zero. Changes from the baseline are "
-        "paired, on the same groups. Changes from earlier nights take the nights as independent, "
-        "although users return."
-    )
-
-
-def period_text(nights: Mapping[str, Any] | None) -> str:
-    """Format number and dates of merged nights; empty if unknown."""
-    if nights is None:
-        return ""
-    since = "" if nights["nights"] == 1 else f"{nights['first']} to "
-    return f"{nights['nights']} of {nights['of']} nights, {since}{nights['last']}"
-
-
 def null_shares(nulls_before: int, rows_before: int, nulls: int, rows: int) -> tuple[float, float]:
     """Return the share of nulls on the nights before and on the night."""
     before = nulls_before + rows_before

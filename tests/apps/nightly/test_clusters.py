@@ -50,7 +50,7 @@ def test_clusters__of_nights__stand_behind_errors_and_are_told(clustered: Path) 
     assert all(one["clusters"] is None for one in told["periods"]["week"])
     assert "--cluster household" in told["next_steps"][0]["command"]
     page = Path("pages/2026-11-02.html").read_text()
-    assert "takes clusters as independent (Student&#39;s t)" in page
+    assert "takes clusters as independent (Student's t)" in page
     assert "<dt>Clusters</dt>" in page
     assert "Effective clusters" in page
     assert "effective groups" not in page.lower()
