@@ -166,7 +166,7 @@ def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:
     size = sum(map(_bytes_of, _free_arrays))
     for arrays in adopted:
         size += _bytes_of(arrays)
-        if size <= _MAX_FREE_BYTES:
+        if arrays and size <= _MAX_FREE_BYTES:  # a thread may have had no job
             _free_arrays.append(arrays)
 
 
