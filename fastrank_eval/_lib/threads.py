@@ -215,31 +215,27 @@ def scratch(
     -------
     ndarray of `dtype`, shape (size,)
     """
-    arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
-    key = use, dtype
-    array = arrays.get(key)
-    if array is None or len(array) < size:
-        if not sparse and size * np.dtype(dtype).itemsize > _MAX_BYTES:
-            return np.empty(size, dtype)
-        array = arrays[key] = np.empty(max(size, 1 << 12), dtype)
-    return array[:size]
+    array: np.ndarray = scratch_table(use, 1, size, dtype, sparse=sparse)[0, :size]
+    return array
 
 
 def drop_scratch(use: str, size: int) -> None:
     """Forget an array of integers of which more than a small part was touched."""
     arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
     if size * 8 > _MAX_BYTES:
-        arrays.pop((use, np.int64), None)
+        arrays.pop((use, 1, np.int64), None)
 
 
-def scratch_table(use: str, lines: int, size: int, dtype: DTypeLike = np.float64) -> np.ndarray:
+def scratch_table(
+    use: str, lines: int, size: int, dtype: DTypeLike = np.float64, *, sparse: bool = False
+) -> np.ndarray:
     """Return a table of `lines` lines of `size` items or more; see `scratch`."""
     arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
     key = use, lines, dtype
     table = arrays.get(key)
     if table is None or table.shape[1] < size:
         table = np.empty((lines, max(size, 1 << 12)), dtype)
-        if table.nbytes <= _MAX_BYTES:
+        if sparse or table.nbytes <= _MAX_BYTES:
             arrays[key] = table
     return table
 

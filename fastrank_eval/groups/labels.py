@@ -95,14 +95,6 @@ class Labels(Cached):
             return 0
         return len(self.grade) - self.negatives - int(self.positives.sum())
 
-    @property
-    def all_grades_equal(self) -> bool:
-        """Whether all grades are equal.
-
-        If so, all models share values computed from grades.
-        """
-        return self.min_grade >= self.max_grade
-
     def relevant(self, rel: float) -> np.ndarray:
         """Count the rows with grade >= `rel` in each ranked group.
 

@@ -77,7 +77,8 @@ def _with_unjudged(
     offsets = ranking.offsets + np.append(0, np.cumsum(missing))
     rows = int(offsets[-1])
     merged = Entries(offsets, np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows))
-    _merge(*ranking.entries, ranking.retrieved, unjudged.offsets, above, size, *merged)
+    listed = ranking.offsets, ranking.above, ranking.size, ranking.grade
+    _merge(*listed, ranking.retrieved, unjudged.offsets, above, size, *merged)
     return merged
 
 
@@ -216,11 +217,6 @@ class Ranking(Cached):
         """Number of groups."""
         return len(self.rows)
 
-    @property
-    def entries(self) -> Entries:
-        """The labelled rows."""
-        return Entries(self.offsets, self.above, self.size, self.grade)
-
     @cached_property
     def grades(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The distinct grades, and the code of each row's; see `sort.encode_few`."""
@@ -300,7 +296,7 @@ def rank(
         ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labels, order))
     ranked_rows = cast(RankedRows, ranked_rows)
     offsets, block_above, block_size = ranked_rows.offsets, ranked_rows.above, ranked_rows.size
-    one_grade = labels.all_grades_equal
+    one_grade = labels.min_grade >= labels.max_grade
     rows = retrieved = labels.rows
     if scored.scored_rows is not None:
         rows = frozen(np.diff(scored.chunk.starts))
