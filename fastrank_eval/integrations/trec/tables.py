@@ -148,45 +148,38 @@ def sign_of_swapping(judgements: object, runs: Sequence[object]) -> str:
     every = [judgements, *runs]
     if not all(isinstance(one, Mapping) and is_nested(one) for one in every):
         return ""
-    try:
-        grades, *scores = (
-            [np.array([*docs.values()], np.float64) for docs in one.values()]  # type: ignore[attr-defined]
-            for one in every
-        )
-    except (TypeError, ValueError, OverflowError):
-        return ""
-    found = np.concatenate([*(docs for run in scores for docs in run), np.empty(0)])
+    grades, *scores = (_numbers_by_query(one, 0) for one in every)  # type: ignore[arg-type]
+    found = np.concatenate([*chain(*scores), np.empty(0)])
     if not len(found) or not _are_whole([found], _LARGEST_GRADE):
         return ""
     if not _are_whole(grades):
         return "the grades are fractions and the scores small whole numbers"
-    several = [[docs for docs in one if len(docs) > 1] for one in (grades, *scores)]
-    is_ranked = max(map(len, grades), default=0) >= _LONG and _share_of_ties(several[0]) == 0
-    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in several[1:])
+    is_ranked = max(map(len, grades), default=0) >= _LONG and _share_of_ties(grades) == 0
+    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in scores)
     if is_ranked and is_graded and len(np.unique(found)) > 1:
         return "no two grades of a query are equal, and the scores are a few small whole numbers"
     return ""
 
 
-def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]]) -> list[np.ndarray]:
-    """Collect the numbers of each query with several documents.
+def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]], least: int = 2) -> list[np.ndarray]:
+    """Collect the numbers of each query with at least so many documents.
 
     If a value is no number, there are none.
     """
-    several = [list(docs.values()) for docs in source.values() if len(docs) > 1]
     try:
-        return [np.array(values, np.float64) for values in several]
+        return [
+            np.array([*docs.values()], np.float64) for docs in source.values() if len(docs) >= least
+        ]
     except (TypeError, ValueError, OverflowError):
         return []
 
 
 def _share_of_ties(queries: Sequence[np.ndarray]) -> float:
-    """Return the share of documents that tie in their query, or NaN."""
-    documents = sum(map(len, queries))
-    if not documents:
-        return np.nan
-    counts = [np.unique(numbers, return_counts=True)[1] for numbers in queries]
-    return sum(int(count[count > 1].sum()) for count in counts) / documents
+    """Return the share of documents that tie in queries of several, or NaN."""
+    several = [numbers for numbers in queries if len(numbers) > 1]
+    counts = [np.unique(numbers, return_counts=True)[1] for numbers in several]
+    ties = sum(int(count[count > 1].sum()) for count in counts)
+    return ties / sum(map(len, several)) if several else np.nan
 
 
 def _are_whole(queries: Sequence[np.ndarray], most: float = np.inf) -> bool:
@@ -292,6 +285,10 @@ def _batches_of_columns(
             for column, name in source_names.items():
                 position = _Column(opened.name, name, row)
                 values = decode_array(batch.column(name))
+                if values.null_count and column != "subtopics":
+                    is_id = column != file_columns.number
+                    remedy = "every row needs an id" if is_id else f"leave out what has no {column}"
+                    position.refuse(null_rows(values), f"is null: {remedy}")
                 if column == file_columns.number:
                     columns.append(_number_column(values, position, file_columns))
                 elif column == "subtopics":
@@ -345,8 +342,6 @@ class _Column:
 
 def _text_column(values: pa.Array, column: _Column) -> pa.Array:
     kind = values.type
-    if values.null_count:
-        column.refuse(null_rows(values), "is null: every row needs an id")
     if not (pa.types.is_integer(kind) or is_textual(kind) or pa.types.is_null(kind)):
         raise ColumnError(
             f"Column {column.name!r} of {column.source} is {kind}, which is no id: "
@@ -373,11 +368,6 @@ def _list_column(values: pa.Array, column: _Column) -> pa.Array:
 
 def _number_column(values: pa.Array, column: _Column, file_columns: FileColumns) -> pa.Array:
     kind = values.type
-    if values.null_count:
-        column.refuse(
-            null_rows(values),
-            f"is null: leave out what has no {file_columns.number}",
-        )
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise ColumnError(
             f"Column {column.name!r} of {column.source} is {kind}, not numbers: "
