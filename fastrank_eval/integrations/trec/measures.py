@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -255,7 +256,7 @@ def report_lines(
     >>> [line.name for line in report_lines("nDCG@10,P.5,10,map")]
     ['map', 'P_5', 'P_10', 'nDCG@10']
     """
-    chosen: dict[str, _Parameters] = {}
+    chosen: dict[str, _ByKind] = {}
     others: dict[str, Line] = {}
     for request in _split_requests(requests):
         trec_names = None if isinstance(request, Measure) else _find_trec(request, version)
@@ -263,12 +264,13 @@ def report_lines(
             line = _line_of_measure(request, version, level)
             others.setdefault(line.name, line)
         for name, kind, parameters in trec_names or ():
-            chosen.setdefault(name, _Parameters()).add(kind, parameters, str(request))
+            by_kind = chosen.setdefault(name, {})
+            by_kind.setdefault(kind, []).append((parameters, str(request)))
     lines = {
         line.name: line
         for name, trec_measure in _TREC_MEASURES.items()
         if name in chosen
-        for line in chosen[name].lines(name, trec_measure, level)
+        for line in _lines_of_kinds(name, trec_measure, chosen[name], level)
     }
     if not lines and not others:
         raise ArgumentError(
@@ -327,30 +329,26 @@ def _split_requests(
     return split
 
 
-class _Parameters:
-    """The parameters of one measure of trec_eval, and their requests."""
+#: The parameters of one measure of trec_eval and their requests: of a name alone, after a point, or
+#: of a printed name.
+_ByKind: TypeAlias = dict[str, list[tuple[tuple[str, ...], str]]]
 
-    def __init__(self) -> None:
-        self._by_kind: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 
-    def add(self, kind: str, parameters: tuple[str, ...], request: str) -> None:
-        """Add parameters: of a name alone, after a point, or of a printed name."""
-        self._by_kind.setdefault(kind, []).append((parameters, request))
-
-    def lines(self, name: str, trec_measure: _TrecMeasure, level: float) -> Iterable[Line]:
-        """List the lines, by ascending parameters if there are several."""
-        points = self._by_kind.get("point", [])
-        first = (points or self._by_kind.get("name", []))[:1]
-        printed = self._by_kind.get("printed", [])
-        lines = [
-            (parameter, replace(line, request=request))
-            for entries, has_parameters in ((first, bool(points)), (printed, True))
-            for parameters, request in entries
-            for parameter, line in _lines_of(name, trec_measure, parameters, has_parameters, level)
-        ]
-        if printed and trec_measure.defaults and trec_measure.text:
-            lines.sort(key=lambda line: float(line[0]))
-        return [line for _, line in lines]
+def _lines_of_kinds(
+    name: str, trec_measure: _TrecMeasure, by_kind: _ByKind, level: float
+) -> list[Line]:
+    """List the lines, by ascending parameters if there are several."""
+    points, printed = by_kind.get("point", []), by_kind.get("printed", [])
+    first = (points or by_kind.get("name", []))[:1]
+    lines = [
+        (parameter, replace(line, request=request))
+        for entries, has_parameters in ((first, bool(points)), (printed, True))
+        for parameters, request in entries
+        for parameter, line in _lines_of(name, trec_measure, parameters, has_parameters, level)
+    ]
+    if printed and trec_measure.defaults and trec_measure.text:
+        lines.sort(key=lambda line: float(line[0]))
+    return [line for _, line in lines]
 
 
 def _find_trec(request: str, version: int) -> list[tuple[str, str, tuple[str, ...]]] | None:
