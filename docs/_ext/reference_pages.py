@@ -23,6 +23,7 @@ from bench.workload import MEASURES
 from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.nightly import config, config_checks
+from fastrank_eval.apps.nightly.history import APART, TABLES, columns
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
     GateOutcome,
@@ -31,7 +32,6 @@ from fastrank_eval.apps.nightly.night import (
     NightDrift,
     NightQuality,
 )
-from fastrank_eval.apps.nightly.saved_nights import APART, TABLES, columns
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.engine.options import OPTIONS
 from fastrank_eval.engine.records import JSON_SCHEMAS

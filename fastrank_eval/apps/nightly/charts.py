@@ -11,8 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fastrank_eval import MeasureValue
-from fastrank_eval.apps.nightly.compare_nights import convention_differences
-from fastrank_eval.apps.nightly.label_delay import status_name
+from fastrank_eval.apps.nightly.compare_nights import convention_differences, status_name
 from fastrank_eval.apps.nightly.night import CurveLine, Night, key_of
 from fastrank_eval.apps.nightly.text import STATUSES, day_text
 from fastrank_eval.results.report import (

@@ -13,7 +13,6 @@ from fastrank_eval import Gate, Measure, gate
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
-from fastrank_eval.apps.nightly.display_names import with_standard_errors
 from fastrank_eval.apps.nightly.night import Settings, first_that_holds
 from fastrank_eval.apps.nightly.periods import (
     MAX_NIGHTS,
@@ -24,7 +23,7 @@ from fastrank_eval.apps.nightly.periods import (
     parse_date,
     parse_duration,
 )
-from fastrank_eval.apps.nightly.quality import MOST_SCORES
+from fastrank_eval.apps.nightly.quality import MOST_SCORES, with_standard_errors
 from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score

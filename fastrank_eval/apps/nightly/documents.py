@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from fastrank_eval import MeasureValue
-from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
+from fastrank_eval.apps.nightly.compare_nights import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     KINDS,

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import charts, label_delay, quality, text
+from fastrank_eval.apps.nightly import charts, quality, text
 from fastrank_eval.apps.nightly.charts import Series
 from fastrank_eval.apps.nightly.documents import changes_of, document
 from fastrank_eval.apps.nightly.night import KINDS, MOST_VALUES, NO_LABELS, CurveLine, Night
@@ -239,7 +239,6 @@ def _environment() -> Environment:
     environment.globals |= {
         **vars(report),
         **vars(quality),
-        **vars(label_delay),
         **vars(text),
         "intervals": lambda rows: sum(
             math.isfinite(row["ci_low"] + row["ci_high"]) for row in rows

@@ -19,9 +19,9 @@ from fastrank_eval import Measure, MeasureValue, State
 from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
-from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import EARLIER, PERIODS, CompositionChange, Night, SavedStates
+from fastrank_eval.apps.nightly.quality import display_name
 from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, confidence_of, digits_for
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures.auc import PooledAUC

@@ -40,17 +40,22 @@ from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
     EarlierNight,
+    check_order,
     comparison_rows,
     convention_differences,
     earlier_nights,
     from_baseline,
     from_earlier,
     gate_outcomes,
+    gate_so_far,
+    is_complete,
     limit_outcomes,
+    notes_on_end,
+    with_earlier_judgement,
+    with_label_delay,
     without_praise,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
-from fastrank_eval.apps.nightly.display_names import with_display_names, with_standard_errors
 from fastrank_eval.apps.nightly.drift import (
     DISTRIBUTION,
     KIND,
@@ -69,14 +74,6 @@ from fastrank_eval.apps.nightly.findings import (
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
-from fastrank_eval.apps.nightly.label_delay import (
-    check_order,
-    gate_so_far,
-    is_complete,
-    notes_on_end,
-    with_earlier_judgement,
-    with_label_delay,
-)
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     NO_LABELS,
@@ -100,6 +97,8 @@ from fastrank_eval.apps.nightly.quality import (
     judge_rows,
     quality_of,
     scores_to_count,
+    with_display_names,
+    with_standard_errors,
 )
 from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.records import plain_value, refuse_if_none_left

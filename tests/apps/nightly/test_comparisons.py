@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.apps.nightly import display_names
+from fastrank_eval.apps.nightly import quality
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.night import Night
@@ -107,7 +107,7 @@ def test_auc__of_many_rows__is_computed_in_bins_under_its_plain_name(
 ) -> None:
     adjust(folder, '[gates]\nfail_if = ["AUC delta_ci_high < 0"]\nalarm = "sequence"\n')
     assert nightly("--date", on(1), "-q").exit_code == 0
-    monkeypatch.setattr(display_names, "MOST_ROWS", max(n.quality.rows for n in kept()) - 1)
+    monkeypatch.setattr(quality, "MOST_ROWS", max(n.quality.rows for n in kept()) - 1)
     # Files of fewer rows too: nights after one of many rows are computed alike.
     outcome = nightly("--backfill", f"{on(2)}..{on(3)}", "--json", "-")
     assert outcome.exit_code == 0

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from fastrank_eval.apps.nightly.compare_nights import EarlierNight, JudgedGate, gate_outcomes
+from fastrank_eval.apps.nightly.compare_nights import (
+    EarlierNight,
+    JudgedGate,
+    gate_outcomes,
+    gate_so_far,
+)
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
-from fastrank_eval.apps.nightly.label_delay import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown

@@ -15,9 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import HistoryError
-from fastrank_eval.apps.nightly.history import APPLICATION_ID, VERSION, History, open_history
+from fastrank_eval.apps.nightly.history import (
+    APPLICATION_ID,
+    TABLES,
+    VERSION,
+    History,
+    open_history,
+)
 from fastrank_eval.apps.nightly.night import Night, SavedStates
-from fastrank_eval.apps.nightly.saved_nights import TABLES
 from tests.support.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parents[3]

@@ -16,16 +16,15 @@ from pyarrow import parquet
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
 from fastrank_eval.apps.nightly import run
+from fastrank_eval.apps.nightly.compare_nights import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.documents import document
-from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
+from fastrank_eval.apps.nightly.history import PROVISIONAL, History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import with_compositions, with_periods
 from fastrank_eval.apps.nightly.run import NightRun, keep_provisional
 from fastrank_eval.apps.nightly.run import nightly as run_night
-from fastrank_eval.apps.nightly.saved_nights import PROVISIONAL
 from fastrank_eval.apps.nightly.summary_files import lines as lines_of
 from fastrank_eval.apps.nightly.summary_files import markdown, summary
 from tests.support.nightly_runs import dump, everything, kept, nightly
