@@ -811,16 +811,18 @@ class ClassTotals:
                 f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
                 "choose another average."
             )
+        found = state.moments(0, weights is not None)
+        used, used_rows, used_positives = found.coverage
         return MeasureValue(
             self._name,
             average,
             str(measure),
-            state.moments(0, weights is not None).value,
+            found.value,
             len(computed),
-            state.groups_used(0),
+            used,
             state.dropped(0),
-            _share(state.rows(0), int(rows.sum())),
-            _share(state.positives(0), int(positives.sum())),
+            _share(used_rows, int(rows.sum())),
+            _share(used_positives, int(positives.sum())),
             warning="classes",
             name=measure.alias or "",
         )

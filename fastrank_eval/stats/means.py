@@ -55,8 +55,8 @@ KINDS = _UNWEIGHTED, _WEIGHTED, _PAIRED, _NESTED
 # Keys of the counters of groups used, and of groups left out, which has the reason too.
 _COUNTS, _DROPPED = "counts", "dropped"
 
-# Counters of a slice: of one model, and of two.
-_USED, _ROWS, _POSITIVES, _CLUSTERS = range(4)
+# Counters of a slice: of one model, between them rows and positives of these groups; of two models.
+_USED, _CLUSTERS = 0, 3
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
 
 #: Two values count as equal if they differ by at most this share of the larger one. A value that is
@@ -342,18 +342,6 @@ class MeanState(_GroupState):
             return ModelSums(sums, which, terms, counts, _CLUSTERS, ones, is_sum)
         terms = _OF_WEIGHTED if weighted else _OF_UNWEIGHTED
         return ModelSums(sums, which, terms, counts, _USED, _USED, is_sum)
-
-    def groups_used(self, m: int, row: int = 0) -> int:
-        """Return the number of groups used."""
-        return self.counts.at(row, _USED, m)
-
-    def rows(self, m: int, row: int = 0) -> int:
-        """Return the number of rows of the groups used."""
-        return self.counts.at(row, _ROWS, m)
-
-    def positives(self, m: int, row: int = 0) -> int:
-        """Return the number of positives of the groups used."""
-        return self.counts.at(row, _POSITIVES, m)
 
     def dropped(self, m: int) -> dict[str, int]:
         """Count the dropped groups of the first slice by reason, in alphabetical order."""

@@ -517,8 +517,6 @@ class ClusterMoments(SharedSums):
         bool
             Whether every number was finite. If not, the moments are invalid.
         """
-        if np.isnan(terms[0]).any():
-            return False
         counts = [int(np.count_nonzero(terms.any(axis=0)))]
         for term, summed in enumerate(self.denominators):
             counts.append(self._add_fourth(term, sum(terms[i] for i in summed)))

@@ -637,17 +637,11 @@ def _sort_groups(  # type: ignore[no-untyped-def]
 def _load(value, reason, weight, weighted, sliced, order, p, w):  # type: ignore[no-untyped-def]
     """Load p = w A and w, 0 where a group is left out; return the highest reason."""
     most = np.int64(0)
-    if sliced:
-        for i in range(p.shape[0]):
-            g = order[0, i]
-            most = max(most, np.int64(reason[g]))
-            w[i] = (weight[g] if weighted else 1.0) if reason[g] == 0 else 0.0
-            p[i] = value[g] * w[i] if reason[g] == 0 else 0.0
-    else:
-        for g in range(p.shape[0]):
-            most = max(most, np.int64(reason[g]))
-            w[g] = (weight[g] if weighted else 1.0) if reason[g] == 0 else 0.0
-            p[g] = value[g] * w[g] if reason[g] == 0 else 0.0
+    for i in range(p.shape[0]):
+        g = order[0, i] if sliced else i
+        most = max(most, np.int64(reason[g]))
+        w[i] = (weight[g] if weighted else 1.0) if reason[g] == 0 else 0.0
+        p[i] = value[g] * w[i] if reason[g] == 0 else 0.0
     return most
 
 

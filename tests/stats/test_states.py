@@ -90,7 +90,7 @@ def test_merge__in_any_order_changes_no_bit(parts, rng, weighted):
     assert repr(merged.moments(0, weighted)) == repr(whole.moments(0, weighted))
     mean = merged.moments(0, weighted).value
     assert math.isnan(mean) if not pairs else mean == whole.moments(0, weighted).value
-    assert (merged.groups_used(0), merged.rows(0), merged.positives(0)) == (
+    assert merged.moments(0, weighted).coverage == (
         len(pairs),
         3 * len(pairs),
         2 * len(pairs),
@@ -108,11 +108,11 @@ def test_mean__passes_over_nan_and_keeps_measures_apart():
     state.drop(1, "a", 1)
     state.drop(1, "b", 1)
     state.drop(1, "never", 0)
-    assert (state.groups_used(1), state.rows(1), state.positives(1)) == (4, 108, 5)
+    assert state.moments(1, False).coverage == (4, 108, 5)
     assert state.moments(1, False).value == 0.25
     assert list(state.dropped(1).items()) == [("a", 1), ("b", 3)]
     for m in (0, 2):
-        assert (state.groups_used(m), state.rows(m), state.dropped(m)) == (0, 0, {})
+        assert (state.moments(m, False).coverage, state.dropped(m)) == ((0, 0, 0), {})
         assert math.isnan(state.moments(m, False).value)
         assert math.isnan(state.moments(m, True).value)
 
@@ -127,7 +127,7 @@ def test_mean__of_many_groups_does_not_wear_out_its_cells():
         twin = MeanState(1)
         twin.merge(state)
         state.merge(twin)
-    assert state.groups_used(0) == 1 << 30
+    assert state.moments(0, False).used == 1 << 30
     assert state.moments(0, False).value == 1 - 2.0**-53
 
 
