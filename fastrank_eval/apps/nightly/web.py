@@ -250,12 +250,11 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
         compared = without_praise(compared, night)
     told = document(replace(second, compared=tuple(compared)))
     content = rows_content(told, charts.Series([first, second]))
-    tables = [("All rows", told["measures"][:1], told["headline"], 0), *content["slices"]]
     return content | {
         "title": second.title,
         "pair": (headline(first), told),
         "different": different,
-        "tables": tables if told["headline"] else tables[1:],
+        "tables": [("All rows", "", content["headline"], 0), *content["slices"]],
     }
 
 

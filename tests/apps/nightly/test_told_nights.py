@@ -75,7 +75,7 @@ def drifted(name: str, part: str = "all", **fields: Any) -> NightDrift:
 
 #: Nights by name; the last of several is shown.
 NIGHTS: dict[str, Night | Sequence[Night]] = {
-    "a month": [few(night) for night in month()],
+    "nine nights": [few(night) for night in month(9)],
     "bad rows": [few(night) for night in month(30)[: 30 - EMPTY]],
     "no gate": NIGHT,
     "gates that passed": replace(NIGHT, gates=(PASSED,)),
