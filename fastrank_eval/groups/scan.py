@@ -113,17 +113,16 @@ def scan(
     above, size = np.empty(ranked, np.int64), np.empty(ranked, np.int64)
     offsets, indices = np.empty(bounds, np.int64), np.empty(bounds if skip else 0, np.int64)
     rows, positives = np.empty(bounds, np.int64), np.empty(bounds, np.int64)
-    counts = np.empty(6, np.int64)
+    counts = np.empty(8, np.int64)
     _scan(
         _NO_WORDS if words is None else words, edges, given, whole,
         frozen(bits if is_byte else label.view()), label.dtype.char == "b",
         _NO_SCORES if score is None else score, skip,
         row, above, size, grade, indices, offsets, rows, positives, counts,
     )  # fmt: skip
-    known, ranked, count, rises, rises_inside, ascents = counts.tolist()
+    known, ranked, count, rises, rises_inside, ascents, first, end = counts.tolist()
     starts = edges[:known].copy()
     drop_scratch("edges", known)
-    first, end = (int(starts[0]), int(starts[-1])) if known else (0, 0)
     least, highest = grade[count : count + 2].tolist()
     from_first = starts - first if first else starts
     indices = indices[:ranked] if skip else np.arange(ranked)
@@ -307,6 +306,8 @@ def _scan(  # type: ignore[no-untyped-def]
     counts[3] = rises
     counts[4] = inside
     counts[5] = ascents
+    counts[6] = base
+    counts[7] = begin
 
 
 @kernel
