@@ -21,11 +21,19 @@ BARE = re.compile(r"[^\W\d]\w*")
 #: Operators of comparisons, and those with the sides exchanged.
 COMPARISONS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SPELLING = {"==": "=", "<>": "!="}
+#: A comparison, for errors.
+COMPARISON = "a comparison (=, !=, <, <=, >, >=)"
 #: Precedence of operators; a function, like a leaf, has a higher one than all of them.
 _RANKS = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(COMPARISONS, 4)
 _RANKS |= {"+": 5, "-": 5, "*": 6, "/": 6}
 _NEGATION_RANK, LEAF_RANK = 7, 8
 _MAX_CONTEXT = 100
+
+
+def token_pattern(operators: str, *more: str, number: str = NUMBER) -> re.Pattern[str]:
+    """Make the pattern of tokens; `more` come before names and numbers."""
+    kinds = (rf"(?P<number>{number})", rf"(?P<word>{BARE.pattern})", f"(?P<operator>{operators})")
+    return re.compile("|".join((r"(?P<blank>\s+)", *more, r'(?P<quoted>"(?:[^"]|"")+")', *kinds)))
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,10 @@ class Token:
 
 
 class TokenReader:
-    """A reader of tokens from left to right; a grammar adds one method a rule.
+    """A parser of tokens from left to right; a grammar adds its atoms, or rules of its own.
+
+    In parentheses a quantity and a condition begin alike. So rules return either, and a caller
+    that needs one of them checks it.
 
     Parameters
     ----------
@@ -185,11 +196,22 @@ class TokenReader:
         self._position += 1
         return True
 
+    def _require(self, word: str, expected: str, remedy: str = "") -> None:
+        """Skip a keyword or operator; fail if it does not come next."""
+        if not self._skip(word):
+            self._fail(expected, remedy)
+
     def _enter(self) -> None:
         """Enter a nested rule, or fail beyond the maximum depth."""
         self._depth += 1
         if self._depth > self.max_depth:
             self._fail(f"at most {self.max_depth} nested {self.nesting}")
+
+    def parse(self) -> Any:
+        """Parse the text."""
+        node = self._either()
+        self._end()
+        return node
 
     def _end(self) -> None:
         if self._next.kind != "end":
@@ -220,17 +242,22 @@ class TokenReader:
         self._enter()
         self._skip("(")
         node = self._either()
-        if not self._skip(")"):
-            self._fail(self.closing)
+        self._require(")", self.closing)
         self._depth -= 1
         return node
 
     def _comparison(self) -> Any:
         """Parse what ``and``, ``or`` and ``not`` join."""
-        raise NotImplementedError  # pragma: no cover - abstract
+        left = self._sum()
+        if not self._is_next("==", "<>", *COMPARISONS):
+            return left
+        left = self._quantity(left)
+        return Operation(self._operator(), (left, self._quantity_of(self._sum)))
 
     def _condition(self, node: Any) -> Any:
         """Return a part of ``and``, ``or`` or ``not``; fail if it is no condition."""
+        if not getattr(node, "is_condition", False):
+            self._fail(COMPARISON)
         return node
 
     def _sum(self) -> Any:
@@ -264,15 +291,27 @@ class TokenReader:
 
     def _operand(self) -> Any:
         """Parse what ``+ - * /`` and signs join, without them."""
+        if self._next.kind == "number":
+            return self._number()
+        return self._in_parentheses() if self._next.text == "(" else self._atom()
+
+    def _atom(self) -> Any:
+        """Parse an operand that is neither a number nor in parentheses."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def _quantity(self, node: Any) -> Any:
         """Return a part of ``+ - * /``; fail if it is no quantity."""
+        if getattr(node, "is_condition", False):
+            self._fail(self.ending)
         return node
 
     def _quantity_of(self, rule: Callable[[], Any]) -> Any:
         """Parse a part of ``+ - * /``; fail if it is no quantity."""
-        return rule()
+        start, node = self._position, rule()
+        if getattr(node, "is_condition", False):
+            self._position = start
+            self._fail("a number or a measure")
+        return node
 
     def _number(self) -> Number:
         """Read a number; fail if it is infinite as a double."""

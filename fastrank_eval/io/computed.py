@@ -11,7 +11,6 @@ The grammar of scores; blanks do not matter::
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,12 +24,12 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import (
     BARE,
-    NUMBER,
     Number,
     Operation,
     TokenReader,
     leaves,
     quoted,
+    token_pattern,
 )
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.source import (
@@ -192,16 +191,9 @@ character 6, found pcvr.
 
 
 class _Parser(TokenReader):
-    """A parser with one method for each rule of the grammar."""
+    """A parser of sums and products of columns."""
 
-    pattern = re.compile(
-        rf"""(?P<blank>\s+)
-        |(?P<quoted>"(?:[^"]|"")+")
-        |(?P<number>{NUMBER})
-        |(?P<word>[^\W\d]\w*)
-        |(?P<operator>[()+*/-])""",
-        re.VERBOSE,
-    )
+    pattern = token_pattern("[()+*/-]")
     expected = "a column, a number or an operator"
     max_depth = 30
     nesting: ClassVar = "parentheses and signs"
@@ -213,23 +205,13 @@ class _Parser(TokenReader):
         super().__init__(text)
 
     def parse(self) -> Node:
-        node: Node = self._sum()
-        self._end()
+        node: Node = super().parse()
         if not columns_of(node):
             self._refuse("it has no column.", "Name one.")
         return node
 
-    def _comparison(self) -> Node:
-        node: Node = self._sum()
-        return node
-
-    def _operand(self) -> Node:
+    def _atom(self) -> Node:
         token = self._next
-        if token.kind == "number":
-            return self._number()
-        if token.text == "(":
-            nested: Node = self._in_parentheses()
-            return nested
         if not token.column_name:
             self._fail("a column, a number, a sign or '('")
         self._position += 1

@@ -41,7 +41,16 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
-from fastrank_eval._lib.lexer import COMPARISONS, NUMBER, Operation, TokenReader, leaves, shorten
+from fastrank_eval._lib.lexer import (
+    COMPARISON,
+    COMPARISONS,
+    NUMBER,
+    Operation,
+    TokenReader,
+    leaves,
+    shorten,
+    token_pattern,
+)
 from fastrank_eval.io.formats import UNKNOWN, Range, order_key
 from fastrank_eval.io.source import (
     Source,
@@ -89,6 +98,8 @@ class Predicate:
         One for a comparison, one or more for ``in``.
     """
 
+    is_condition: ClassVar = True
+
     column: str
     operator: str
     literals: tuple[Literal, ...] = ()
@@ -127,28 +138,17 @@ found three. Text stands in single quotes: 'three'.
 
 
 class _Parser(TokenReader):
-    """A parser with one method for each rule of the grammar."""
+    """A parser of conditions, which has predicates in place of comparisons of numbers."""
 
     name = "where"
-    pattern = re.compile(
-        rf"""(?P<blank>\s+)
-        |(?P<text>'(?:[^']|'')*')
-        |(?P<quoted>"(?:[^"]|"")+")
-        |(?P<number>[+-]?{NUMBER})
-        |(?P<word>[^\W\d]\w*)
-        |(?P<operator>==|!=|<>|<=|>=|[=<>(),])""",
-        re.VERBOSE,
+    pattern = token_pattern(
+        "==|!=|<>|<=|>=|[=<>(),]", "(?P<text>'(?:[^']|'')*')", number=rf"[+-]?{NUMBER}"
     )
     expected = "a column, a literal or an operator"
     keywords = frozenset({"and", "or", "not", "in", "between", "is", "null", "true", "false"})
     closing_signs: ClassVar = {"'": "'", '"': '"'}
     max_depth = 50
     closing = "'and', 'or' or ')'"
-
-    def parse(self) -> Node:
-        node: Node = self._either()
-        self._end()
-        return node
 
     def _comparison(self) -> Node:
         if self._is_next("("):
@@ -158,7 +158,7 @@ class _Parser(TokenReader):
         if literal is not None:
             operator = self._operator()
             if not operator:
-                self._fail("a comparison (=, !=, <, <=, >, >=)")
+                self._fail(COMPARISON)
             return Predicate(self._column(), COMPARISONS[operator], (literal,))
         column = self._column()
         if operator := self._operator():
@@ -177,25 +177,22 @@ class _Parser(TokenReader):
             node = Predicate(column, "in", self._list())
         elif self._skip("between"):
             low = Predicate(column, ">=", (self._literal(),))
-            if not self._skip("and"):
-                self._fail("'and' and the upper end")
+            self._require("and", "'and' and the upper end")
             node = Operation("and", (low, Predicate(column, "<=", (self._literal(),))))
         elif negated:
             self._fail("in or between")
         elif self._next.kind == "end" or self._next.text == ")" or self._next.keyword:
             node = Predicate(column, "is true")
         else:
-            self._fail("a comparison (=, !=, <, <=, >, >=), in, between or is")
+            self._fail(f"{COMPARISON}, in, between or is")
         return Operation("not", (node,)) if negated else node
 
     def _list(self) -> tuple[Literal, ...]:
-        if not self._skip("("):
-            self._fail("'('")
+        self._require("(", "'('")
         literals = [self._literal()]
         while self._skip(","):
             literals.append(self._literal())
-        if not self._skip(")"):
-            self._fail("',' or ')'")
+        self._require(")", "',' or ')'")
         return tuple(literals)
 
     def _column(self) -> str:

@@ -17,7 +17,6 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval._lib.lexer import (
     BARE,
-    COMPARISONS,
     LEAF_RANK,
     NUMBER,
     Number,
@@ -25,6 +24,7 @@ from fastrank_eval._lib.lexer import (
     TokenReader,
     leaves,
     quoted,
+    token_pattern,
 )
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import registry
@@ -240,21 +240,11 @@ at character 6, found vaule. Did you mean 'value'?
 
 
 class _Parser(TokenReader):
-    """Parse tokens from left to right, one method for each rule.
-
-    In parentheses a quantity and a condition begin alike. So rules return either, and a caller
-    that needs one of them checks the type.
-    """
+    """A parser of conditions on numbers of a result."""
 
     name = "gate"
-    pattern = re.compile(
-        rf"""(?P<blank>\s+)
-        |(?P<slice>\[\s*"(?:[^"]|"")*"\s*\]|\[[^\]]*\])
-        |(?P<quoted>"(?:[^"]|"")+")
-        |(?P<number>{NUMBER})
-        |(?P<word>[^\W\d]\w*)
-        |(?P<operator>==|!=|<>|<=|>=|[=<>(),:+*/-])""",
-        re.VERBOSE,
+    pattern = token_pattern(
+        "==|!=|<>|<=|>=|[=<>(),:+*/-]", r'(?P<slice>\[\s*"(?:[^"]|"")*"\s*\]|\[[^\]]*\])'
     )
     expected = "a measure, a number or an operator"
     keywords = KEYWORDS
@@ -263,7 +253,7 @@ class _Parser(TokenReader):
     closing = "')', 'and', 'or' or a comparison"
 
     def parse(self) -> Operation:
-        condition = self._condition(self._either())
+        condition: Operation = self._condition(self._either())
         self._end()
         if next(terms_of(condition), None) is None:
             self._refuse(
@@ -287,22 +277,10 @@ class _Parser(TokenReader):
     def _is_score(self, end: int) -> bool:
         return self._text[end:].lstrip().startswith(":")
 
-    def _comparison(self) -> Node:
-        left = self._sum()
-        if not self._is_next("==", "<>", *COMPARISONS):
-            return left
-        left = self._quantity(left)
-        return Operation(self._operator(), (left, self._quantity_of(self._sum)))
-
-    def _operand(self) -> Node:
+    def _atom(self) -> Node:
         token = self._next
-        if token.kind == "number":
-            return self._number()
         if self._second.text == ":":
             return self._term(self._score())
-        if token.text == "(":
-            nested: Node = self._in_parentheses()
-            return nested
         word = token.text.lower() if token.kind == "word" else ""
         if word in FUNCTIONS:
             return self._function(word)
@@ -314,24 +292,21 @@ class _Parser(TokenReader):
     def _function(self, name: str) -> Node:
         start = self._next.position
         self._position += 1
-        if not self._skip("("):
-            self._fail(f"'(' after {name}")
+        self._require("(", f"'(' after {name}")
         self._enter()
         if name == "worse":
             return self._worse(start)
         parts = [self._quantity_of(self._sum)]
         while name != "abs" and self._skip(","):
             parts.append(self._quantity_of(self._sum))
-        if not self._skip(")"):
-            self._fail("')'" if name == "abs" else "',' or ')'")
+        self._require(")", "')'" if name == "abs" else "',' or ')'")
         self._depth -= 1
         return Operation(name, tuple(parts))
 
     def _worse(self, start: int) -> Node:
         score = self._score() if self._second.text == ":" else None
         value = self._measure(score)
-        if not self._skip(")"):
-            self._fail("')' after the measure", "worse() takes no field: worse(GAUC[*]).")
+        self._require(")", "')' after the measure", "worse() takes no field: worse(GAUC[*]).")
         self._depth -= 1
         if not measure(value.measure).has_direction:
             self._refuse(
@@ -397,23 +372,6 @@ class _Parser(TokenReader):
             self._fail("a field or a comparison", hint or f"Fields are {', '.join(FIELDS)}.")
         self._position += 1
         return field
-
-    def _condition(self, node: Node) -> Operation:
-        if not (isinstance(node, Operation) and node.is_condition):
-            self._fail("a comparison (=, !=, <, <=, >, >=)")
-        return node
-
-    def _quantity(self, node: Node) -> Node:
-        if isinstance(node, Operation) and node.is_condition:
-            self._fail("'and', 'or' or the end")
-        return node
-
-    def _quantity_of(self, rule: Callable[[], Node]) -> Node:
-        start, node = self._position, rule()
-        if isinstance(node, Operation) and node.is_condition:
-            self._position = start
-            self._fail("a number or a measure")
-        return node
 
 
 @dataclass(frozen=True)
