@@ -22,7 +22,7 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import Plan, empty_reason
 from fastrank_eval.groups.scan import Keys, value_text
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.keys import encode_keys
@@ -65,10 +65,10 @@ class GroupTable:
     @classmethod
     def empty(cls, rows: np.ndarray, positives: np.ndarray, plan: Plan) -> GroupTable:
         """Make values for groups of so many rows, as if none of them were ranked."""
-        values = np.zeros((len(plan.roles.scores), len(plan.measures), len(rows)))
+        values = np.empty((len(plan.roles.scores), len(plan.measures), len(rows)))
         for m, measure in enumerate(plan.measures):
-            if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
-                values[:, m] = np.nan
+            undefined = measure.pooled or empty_reason(plan, measure)
+            values[:, m] = np.nan if undefined else 0.0
         return cls(plan.roles, plan.measures, rows, positives, values)
 
     @classmethod
