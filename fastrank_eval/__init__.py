@@ -53,8 +53,8 @@ _FILES = {
     "measures.pooled": "measure_of",
     "results.evaluate": "compare evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
-    "results.result": "Result",
-    "results.state": "State load_state",
+    "results.result": "Result State",
+    "results.state": "load_state",
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 #: Names of other tools for measures, as `measure` reads them.

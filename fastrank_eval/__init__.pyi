@@ -146,7 +146,7 @@ from fastrank_eval.results.gates import GateFailure as GateFailure
 from fastrank_eval.results.gates import Verdict as Verdict
 from fastrank_eval.results.gates import gate as gate
 from fastrank_eval.results.result import Result as Result
-from fastrank_eval.results.state import State as State
+from fastrank_eval.results.result import State as State
 from fastrank_eval.results.state import load_state as load_state
 
 AP: _AveragePrecision

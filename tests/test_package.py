@@ -208,9 +208,9 @@ LOCAL_FILES = {
     "fastrank_eval/results/evaluate.py": {"results", "results.state"},
     "fastrank_eval/results/labels.py": {"results.plot_files", "results.gate_judge"},
     "fastrank_eval/results/result.py": {
-        *("results.attribution", "results.compare", "results.comparison", "results.curve_points"),
+        *("results.attribution", "results.compare", "results.compare_tests", "results.comparison"),
+        "results.curve_points",
     },
-    "fastrank_eval/results/state.py": {"results.compare_tests"},
 }
 
 

@@ -21,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
+from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import (
+    ArgumentError,
     FastRankEvalError,
     MeasureError,
     MergeError,
@@ -39,7 +41,7 @@ from fastrank_eval.engine.group_table import (
     dominant,
     equal_neighbours,
 )
-from fastrank_eval.engine.options import KEEP_GROUPS
+from fastrank_eval.engine.options import KEEP_GROUPS, OPTIONS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import (
     LEFT_OUT,
@@ -418,11 +420,19 @@ class Content:
     ----------
     header : mapping
     arrays : mapping
-    shown : str
+    shown : str, optional
+        The name of the state in messages; by default its number of rows.
     """
 
-    def __init__(self, header: Mapping[str, Any], arrays: StateArrays, shown: str) -> None:
-        self.header, self.arrays, self.display_name = header, arrays, shown
+    def __init__(
+        self, header: Mapping[str, Any], arrays: StateArrays, shown: str | None = None
+    ) -> None:
+        self.header, self.arrays = dict(header), dict(sorted(arrays.items()))
+        self.provenance = tuple(
+            Provenance(**{**entry, "sources": tuple(entry["sources"])})
+            for entry in header["provenance"]
+        )
+        self.display_name = shown or f"a state of {self.rows} rows"
         self._kept: list[Totals] = []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -446,6 +456,113 @@ class Content:
         totals = totals or Totals.from_arrays(plan, self.arrays)
         totals.largest = LargestGroup.of_header(self.header)
         return totals
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns: the models."""
+        return tuple(self.header["models"])
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Canonical texts of the measures."""
+        return tuple(self.header["measures"])
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return dict(zip(self.measures, self.measures, strict=True)) | self.header.get("names", {})
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """The computed measures of names that a profile gave other options."""
+        return dict(self.header["requested"])
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(one.rows for one in self.provenance)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups; one with rows in two merged states counts twice."""
+        return sum(one.groups for one in self.provenance)
+
+    @property
+    def baseline(self) -> str | None:
+        """The model that the others were compared with, or None."""
+        name: str | None = self.header["baseline"]
+        return name
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the state has keys and values of every group."""
+        return bool(self.header["has_groups"])
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether the state has sums by bucket of clusters, for merged states."""
+        return BY_BUCKET in self.header
+
+    @property
+    def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The slicings, and the edges of each of their parts that has edges."""
+        return {
+            by: {name: tuple(edges) for name, edges in parts.items()}
+            for by, parts in self.header["slicings"].items()
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
+            f"{', '.join(self.names.values())} of {', '.join(self.scores)}"
+        )
+
+    def values_of_groups(self) -> GroupTable | None:
+        """Return keys and values of every group; None if they are not kept."""
+        return groups_of(self) if self.has_groups else None
+
+    @typed
+    def evaluation(
+        self, *, confidence: float | None = None, min_groups: int | None = None
+    ) -> Evaluation:
+        """Rebuild the evaluation of all rows, which results and comparisons read.
+
+        Parameters
+        ----------
+        confidence, min_groups
+            As for `result`.
+
+        Returns
+        -------
+        Evaluation
+            With the plan, which has slices and baseline, and the totals.
+        """
+        confidence = self._option("confidence", confidence, "0.95")
+        min_groups = self._option("min_groups", min_groups, "1")
+        share = OPTIONS["confidence"].read("confidence", confidence)
+        fewest = checked("min_groups", min_groups, integer(1))
+        if fewest > 1 and not self.header["columns"]["group"]:
+            raise ArgumentError(
+                f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "
+                "rows with group=... (--group)."
+            )
+        return evaluation_of(self, share, fewest)
+
+    def _option(self, name: str, value: Any, example: str) -> Any:
+        value = self.header[name] if value is None else value
+        if value is None:
+            raise ArgumentError(
+                f"{name}: must be given, because the merged states have different ones, got None; "
+                f"pass {name}={example} (--{name.replace('_', '-')} {example})."
+            )
+        return value
+
+
+def without_key(header: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the key of the largest group where buckets stand for keys."""
+    if header["has_groups"] or not (BY_BUCKET in header and LARGEST in header):
+        return header
+    return {**header, LARGEST: {**header[LARGEST], "key": None}}
 
 
 def check_agreement(one: Content, other: Content) -> None:
@@ -670,12 +787,10 @@ def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
     return tuple(m.with_display_name(names.get(str(m), str(m))) for m in measures)
 
 
-def evaluation_of(
-    content: Content, provenance: Sequence[Provenance], confidence: float, min_groups: int
-) -> Evaluation:
+def evaluation_of(content: Content, confidence: float, min_groups: int) -> Evaluation:
     """Rebuild the evaluation of a run over all rows of a state."""
     started = perf_counter()
-    header = content.header
+    header, provenance = content.header, content.provenance
     plan = plan_of([content], confidence, min_groups)
     totals = content.totals(plan)
     if plan.buckets and sum(one.rows > 0 for one in provenance) > 1:

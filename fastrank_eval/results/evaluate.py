@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastrank_eval._lib.threads import Progress
     from fastrank_eval.engine.option_types import CompareOptions, PartialOptions
     from fastrank_eval.results.comparison import Comparison
-    from fastrank_eval.results.state import State
+    from fastrank_eval.results.result import State
     from fastrank_eval.slicing.spec import SliceSpec
 
 

@@ -1,27 +1,42 @@
-"""Read the result of an evaluation: values by measure, model and slice."""
+"""Read the result of an evaluation, its values, and its state, which merges."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import column_name, require_baseline, typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.engine.group_table import LARGEST, GroupTable
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
+    add_counts,
     record_table,
     refuse_if_none_left,
     score_tables,
 )
 from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.state_arrays import BY_BUCKET, VALUES, StateArrays
+from fastrank_eval.engine.state_file import (
+    Content,
+    check_agreement,
+    check_crossing,
+    check_repeated,
+    merge_contents,
+    read_state_bytes,
+    state_bytes,
+    without_key,
+    wrap_errors,
+)
 from fastrank_eval.engine.worst_slices import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled, for_labels, labelled
@@ -42,7 +57,6 @@ if TYPE_CHECKING:
     from fastrank_eval.results.compare import Paired
     from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.curve_points import Curve
-    from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_runs import ScoreTable
 
 
@@ -531,6 +545,289 @@ class Result(Labelled):
         return curve_of(self, kind, rel, read_choices(kind, choices))
 
 
+class State(Content):
+    """The data from which values are computed: exact sums, scores, counts.
+
+    States of different rows merge to that of all rows. If no group and no cluster has rows in two
+    of them, the result is that of one run over all rows, to the last bit.
+
+    ``evaluate(..., keep="state").state`` and :func:`load_state` return states.
+
+    Parameters
+    ----------
+    header : mapping
+        The metadata of a file, as docs/reference/states.md describes them.
+    arrays : mapping
+        Those of `Totals`, and of keys and values of groups, if they are kept.
+    shown : str, optional
+        The name of the state in messages; by default its number of rows.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> def day(clicks, scores):
+    ...     log = {"user": [1, 1, 2, 2], "click": clicks, "pctr": scores}
+    ...     return fe.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,AUC",
+    ...                        keep="state").state
+    >>> monday, tuesday = day([0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]), day([1, 0, 1, 0], [0.5] * 4)
+    >>> both = monday.merge(tuesday)
+    >>> both.rows, both.result().value("GAUC")
+    (8, 0.5)
+    """
+
+    @typed
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the state to a file, which docs/reference/states.md describes.
+
+        An error or a signal leaves no unfinished file.
+
+        Parameters
+        ----------
+        path : str or path
+        overwrite : bool
+            Replace a file that exists.
+
+        Raises
+        ------
+        OutputError
+            If the file exists already, or cannot be written.
+        """
+        with atomic_path(path, overwrite=overwrite) as part:
+            part.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Write the content of a state file to bytes, as `save` does."""
+        return state_bytes(self.header, self.arrays)
+
+    @classmethod
+    @typed
+    def from_bytes(cls, content: bytes, *, name: str = "a state in bytes") -> State:
+        """Read the bytes of `to_bytes`.
+
+        Parameters
+        ----------
+        content : bytes-like
+        name : str
+            The name of the state in messages.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        SourceError
+            If the content is not a saved state, is damaged, or has a newer format.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> state = fe.evaluate(
+        ...     {"user": [1, 1], "click": [1, 0], "score": [0.9, 0.1]},
+        ...     group="user", label="click", score="score", measures="GAUC", keep="state",
+        ... ).state
+        >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
+        1.0
+        """
+        return checked_state(*read_state_bytes(bytes(content), name), name)
+
+    @typed
+    def merge(
+        self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
+    ) -> State:
+        """Merge states of different rows into a new state.
+
+        Parameters
+        ----------
+        *others : State
+            In any order. No bit depends on it.
+        allow_repeated : bool
+            Merge states with equal sums, which may have the same rows.
+        allow_crossing : bool
+            Merge states that share a group or a cluster; each part counts as one of its own. Only
+            states that keep groups are checked.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        MergeError
+            If columns, conventions, their version, measures, models or edges of slices differ, if
+            two states have the same rows, or if both keep groups and share one, or a cluster.
+        """
+        for other in others:
+            check_agreement(self, other)
+        every = [self, *others]
+        if not allow_repeated:
+            check_repeated(every)
+        if not allow_crossing:
+            check_crossing(every)
+        whole = self.has_groups and not allow_crossing
+        arrays, entries = merge_contents(every, whole=whole)
+        options = {
+            name: {one.header[name] for one in every} for name in ("confidence", "min_groups")
+        }
+        header = {
+            **{k: entry for k, entry in self.header.items() if k not in (LARGEST, BY_BUCKET)},
+            **entries,
+            **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
+            "provenance": [entry for one in every for entry in one.header["provenance"]],
+        }
+        header |= add_counts(one.header for one in every)
+        return State(header, arrays)
+
+    @typed
+    def check_mergeable(self, other: State) -> None:
+        """Refuse a state that cannot be merged with this one.
+
+        Parameters
+        ----------
+        other : State
+
+        Raises
+        ------
+        MergeError
+            With the first difference and both values.
+        """
+        check_agreement(self, other)
+
+    def without_groups(self) -> State:
+        """Remove the keys and values of groups."""
+        states = {key: parts for key, parts in self.arrays.items() if key[2] != VALUES}
+        header = without_key({**self.header, "has_groups": False})
+        return State(header, states, self.display_name)
+
+    @typed
+    def without_slices(self, *by: str) -> State:
+        """Remove some slicings, or all of them.
+
+        Parameters
+        ----------
+        *by : str
+            Of `slicings`; by default all of them.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ArgumentError
+            If the state has no such slicing.
+        """
+        slicings = self.header["slicings"]
+        for name in by:
+            if name not in slicings:
+                raise ArgumentError(
+                    f"{self.display_name} has no slices by {name!r}, only by "
+                    f"{', '.join(map(repr, slicings)) or 'nothing'}."
+                )
+        rest = {name: edges for name, edges in slicings.items() if by and name not in by}
+        removed = set(slicings) - set(rest)
+        states = {key: parts for key, parts in self.arrays.items() if key[0].by not in removed}
+        conventions = dict(self.header["conventions"])
+        conventions.pop("by", None)
+        if rest:
+            conventions["by"] = list(rest)
+        header = {**self.header, "slicings": rest, "conventions": conventions}
+        return State(header, states, self.display_name)
+
+    @typed
+    def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
+        """Compute the result that one evaluation of all rows returns.
+
+        It has values per group only if the state keeps groups, in the order of their keys.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Confidence of the intervals, in ]0, 1[; by default that of the evaluation.
+        min_groups : int, optional
+            Leave out slices with fewer groups; by default as in the evaluation.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        ArgumentError
+            If merged states have different values of an argument that is not given.
+        """
+        evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
+        refuse_if_none_left(self.header, evaluation.meta.rows)
+        return result_of(evaluation, state=self)
+
+    @typed
+    def compare(
+        self,
+        other: State | None = None,
+        *,
+        baseline: str | None = None,
+        min_groups: int | None = None,
+        **choices: Any,
+    ) -> Comparison:
+        """Compare models with a baseline, as one comparison of all rows does.
+
+        The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group and no
+        cluster has rows in two of the merged states. ``AUC(se='clustered')`` has a difference
+        without an error if a merged file has no ``matched`` groups (docs/reference/states.md).
+
+        Parameters
+        ----------
+        other : State, optional
+            A state whose models are compared with the baseline. Groups are joined by key, as in
+            `Result.compare`; both states must keep groups. By default the other models of this
+            state.
+        baseline : str, optional
+            Score column of this state. By default the baseline of the evaluation, or the only
+            model if `other` is given. Another baseline needs a state that keeps groups; slices
+            have no errors then.
+        min_groups : int, optional
+            As for `result`.
+        **choices
+            `test`, `correction`, `replicates`, `seed` and `threads`, as
+            :func:`fastrank_eval.compare` takes them; `confidence`, by default that of the
+            evaluation. Tests of values of groups need a state that keeps groups.
+
+        Returns
+        -------
+        Comparison
+
+        Raises
+        ------
+        ArgumentError
+            If the state has no baseline, or lacks the values of groups that a test needs.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+        ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+        >>> state = fe.evaluate(log, group="user", label="click", score=["old", "new"],
+        ...                     measures="GAUC", baseline="old", keep="state").state
+        >>> round(state.compare().find("GAUC").delta, 4)
+        0.3333
+        """
+        from fastrank_eval.results.compare_tests import given_choices, require_groups
+
+        given_choices(choices, State)
+        base = self.baseline if baseline is None else column_name("baseline", baseline)
+        if baseline is not None:
+            require_baseline(str(base), self.scores)
+        if other is not None or base is None or base != self.baseline:
+            for each in (self,) if other is None else (self, other):
+                groups = each.values_of_groups()
+                require_groups(groups, each.display_name, each.baseline, alone=other is None)
+        result = self.result(confidence=choices.get("confidence"), min_groups=min_groups)
+        theirs = None
+        if other is not None:
+            theirs = other.result(confidence=result.meta.confidence, min_groups=min_groups)
+        return result.compare(theirs, baseline=base, **choices)
+
+
 def result_of(
     evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
 ) -> Result:
@@ -555,3 +852,11 @@ def result_of(
         calibration_tables(plan, evaluation.totals) if plan.measured_fields else {},
         paired=paired,
     )
+
+
+def checked_state(header: dict[str, Any], states: StateArrays, source: str) -> State:
+    """Build the state, if all its arrays exist and can be read."""
+    with wrap_errors(repr(source)):
+        state = State(header, states, repr(source))
+        state.check()
+    return state

@@ -540,7 +540,7 @@ def test_arrays_with_clusters__are_those_of_the_reference() -> None:
     whole, nested = (fe.evaluate(LOG, **given, **more).state for more in ({}, {"cluster": "user"}))
     assert whole is not None
     assert nested is not None
-    arrays, of_groups = ({k[1:]: v for k, v in s._states.items()} for s in (nested, whole))
+    arrays, of_groups = ({k[1:]: v for k, v in s.arrays.items()} for s in (nested, whole))
     users = len(set(LOG["user"].to_pylist()))
     assert arrays["", "totals"]["counts"].shape == (1, 5)
     assert arrays["", "totals"]["counts"][0, 4] == users

@@ -126,12 +126,12 @@ def test_three_states__have_the_same_bytes_in_any_grouping() -> None:
 def unmatched(state: fe.State) -> fe.State:
     """As versions wrote states that saved each model alone."""
     states = {}
-    for place, parts in state._states.items():
+    for place, parts in state.arrays.items():
         if "matched" in parts:
             parts = ClusteredScores.from_arrays(parts).to_arrays()
             assert "matched" not in parts
         states[place] = parts
-    return fe.State(state._header, states)
+    return fe.State(state.header, states)
 
 
 def test_models_saved_alone__have_a_difference_without_an_error(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_model_saved_alone_without_a_row__is_not_matched(silent: str) -> None:
     bare = log.set_column(log.column_names.index(silent), silent, nothing)
     old, new = unmatched(state_of(bare, by=())), state_of(log, by=())
     for merged in (old.merge(new), new.merge(old)):
-        assert not any("matched" in parts for parts in merged._states.values())
+        assert not any("matched" in parts for parts in merged.arrays.values())
         assert all(math.isnan(line.se) for line in merged.compare())
     same(state_of(bare, by=()).merge().compare(), compare(bare, by=()))
 
@@ -172,8 +172,8 @@ def test_golden_file__has_the_difference_of_today() -> None:
 def test_state_without_rivals__says_nothing_of_matching() -> None:
     log = log_of(7, 20)
     state = state_of(log, baseline=None)
-    assert not any("matched" in parts for parts in state._states.values())
-    assert sum("sizes" in parts for parts in state._states.values()) > len(MODELS)
+    assert not any("matched" in parts for parts in state.arrays.values())
+    assert sum("sizes" in parts for parts in state.arrays.values()) > len(MODELS)
 
 
 def test_groups__that_a_model_has_not_scored__stand_beside_those_of_another() -> None:
@@ -184,7 +184,7 @@ def test_groups__that_a_model_has_not_scored__stand_beside_those_of_another() ->
         "new": [None, None, 0.4, 0.6, 0.7, 0.1, None],
     })  # fmt: skip
     state = state_of(log, score=["old", "new"], by=())
-    sizes = {place[1]: parts["sizes"].tolist() for place, parts in state._states.items()
+    sizes = {place[1]: parts["sizes"].tolist() for place, parts in state.arrays.items()
              if "matched" in parts}  # fmt: skip
     assert sizes == {"new": [1, 2, 2, 2], "old": [1, 2, 2, 2]}
     same(state.compare(), compare(log, score=["old", "new"], by=()))

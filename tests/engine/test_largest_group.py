@@ -79,7 +79,7 @@ def test_group__in_any_order_batches_threads_and_merges__is_that_of_the_definiti
     for state in merges:
         read = fe.State.from_bytes(state.to_bytes())
         assert named(read.result()) == expected(sizes)
-        assert read._header.get(LARGEST) == merges[0]._header.get(LARGEST)
+        assert read.header.get(LARGEST) == merges[0].header.get(LARGEST)
 
 
 KEYS = np.repeat([7, *range(20, 60)], [30, *[1] * 40])
@@ -152,7 +152,7 @@ def test_group_of_one_state__is_not_named_beside_many_others() -> None:
     assert named(small.result()) == {"key": {"g": 0}, "rows": 10}
     for merged in (small.merge(large), large.merge(small)):
         assert named(merged.result()) is None
-        assert LARGEST not in merged._header
+        assert LARGEST not in merged.header
 
 
 @pytest.mark.parametrize("record", [{"key": {"g": 0}}, {"key": {"g": 0}, "rows": "many"}, 5])

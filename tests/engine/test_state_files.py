@@ -104,8 +104,8 @@ def test_newer_format__is_refused_and_names_its_writer(state, tmp_path, monkeypa
 
 
 def test_unknown_type_of_an_array__is_refused(state: fe.State, tmp_path: Path) -> None:
-    states = {**state._states, (ALL, "pctr", "more"): {"part": np.zeros(2, np.float16)}}
-    (tmp_path / "odd").write_bytes(state_bytes(state._header, states))
+    states = {**state.arrays, (ALL, "pctr", "more"): {"part": np.zeros(2, np.float16)}}
+    (tmp_path / "odd").write_bytes(state_bytes(state.header, states))
     with pytest.raises(SourceError, match="unknown type 'float16' of more part"):
         fe.load_state(tmp_path / "odd")
 
@@ -201,9 +201,9 @@ def test_loaded_state__written_again_has_the_same_bytes() -> None:
 
 def test_golden_file__has_what_is_written_today() -> None:
     today, golden = golden_result().state, fe.load_state(GOLDEN)
-    assert today._header.keys() == golden._header.keys()
-    assert {place: list(parts) for place, parts in today._states.items()} == {
-        place: list(parts) for place, parts in golden._states.items()
+    assert today.header.keys() == golden.header.keys()
+    assert {place: list(parts) for place, parts in today.arrays.items()} == {
+        place: list(parts) for place, parts in golden.arrays.items()
     }
     both = golden.merge(today, allow_repeated=True, allow_crossing=True)
     assert both.rows == 2 * golden.rows

@@ -55,10 +55,10 @@ def test_merge__in_any_order_of_the_same_users__has_the_same_bytes() -> None:
     states = [state_of(a_night(seed), **options) for seed in range(4)]
     once = merged(states)
     again = states[3].merge(states[1]).merge(states[2].merge(states[0]))
-    assert again._states.keys() == once._states.keys()
-    for place, parts in once._states.items():
+    assert again.arrays.keys() == once.arrays.keys()
+    for place, parts in once.arrays.items():
         for name, array in parts.items():
-            assert np.array_equal(array, again._states[place][name]), (place, name)
+            assert np.array_equal(array, again.arrays[place][name]), (place, name)
     read = fe.State.from_bytes(once.to_bytes())
     assert repr(list(read.result())) == repr(list(once.result()))
     assert repr(list(read.compare())) == repr(list(once.compare()))
@@ -77,9 +77,9 @@ def test_buckets__of_any_batches_threads_and_types_of_keys__are_the_same(order: 
     )
     for keys, more in others:
         other = state_of({**log, "user": keys}, **{**options, **more})
-        for place, parts in once._states.items():
+        for place, parts in once.arrays.items():
             for name, array in parts.items():
-                assert np.array_equal(array, other._states[place][name]), (place, name)
+                assert np.array_equal(array, other.arrays[place][name]), (place, name)
 
 
 def error_over_buckets(
@@ -209,7 +209,7 @@ def test_merge__with_a_state_without_buckets__has_none() -> None:
         again = [read.merge(others[0]), others[0].merge(read), others[1].merge(read)]
         for shown in (both.result(), both.compare(), *(each.result() for each in again)):
             assert f"{note} as two" in str(shown)
-        assert not any(place[2].startswith((BY_BUCKET, '["buckets"')) for place in both._states)
+        assert not any(place[2].startswith((BY_BUCKET, '["buckets"')) for place in both.arrays)
 
 
 @pytest.mark.parametrize("measures", ["LogLoss", "PCOC", "PPV,Brier", "GAUC", "GAUC,LogLoss,AUC"])
@@ -243,9 +243,9 @@ def test_state__with_buckets__has_16_kb_each_and_no_keys() -> None:
     assert sizes[1] - sizes[0] < most
     larger = state_of(a_night(2, users=40_000, rows=4), "GAUC,nDCG@3,LogLoss", score="old")
     assert len(larger.to_bytes()) - sizes[0] < most
-    arrays = b"".join(part.tobytes() for of in state._states.values() for part in of.values())
+    arrays = b"".join(part.tobytes() for of in state.arrays.values() for part in of.values())
     assert b"user 0" not in arrays
-    assert "user 0" not in json.dumps(state._header)
+    assert "user 0" not in json.dumps(state.header)
 
 
 def test_header__of_a_large_cluster__has_no_key_where_buckets_stand_for_keys() -> None:

@@ -12,7 +12,7 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from fastrank_eval.integrations import lightgbm_metric
-from fastrank_eval.results.state import State
+from fastrank_eval.results.result import State
 from tests.support.asgi_client import Client
 from tests.support.nightly_runs import kept, nightly
 from tests.support.transcripts import answers

@@ -42,11 +42,11 @@ def lines(result: fe.Result) -> list[tuple[Any, ...]]:
 
 
 def same_arrays(one: fe.State, other: fe.State) -> None:
-    assert one._states.keys() == other._states.keys()
-    for place, parts in one._states.items():
-        assert parts.keys() == other._states[place].keys(), place
+    assert one.arrays.keys() == other.arrays.keys()
+    for place, parts in one.arrays.items():
+        assert parts.keys() == other.arrays[place].keys(), place
         for name, array in parts.items():
-            again = other._states[place][name]
+            again = other.arrays[place][name]
             assert (array.dtype, array.shape) == (again.dtype, again.shape), (place, name)
             assert np.array_equal(array, again), (place, name)
 

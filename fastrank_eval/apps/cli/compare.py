@@ -35,8 +35,7 @@ from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
 if TYPE_CHECKING:
     from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.gates import Gate
-    from fastrank_eval.results.result import Result
-    from fastrank_eval.results.state import State
+    from fastrank_eval.results.result import Result, State
 
 #: Options that rows need. Saved states hold their values.
 _ROW_OPTIONS = ("group", "label", "score", "baseline")

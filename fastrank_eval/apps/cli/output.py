@@ -27,8 +27,7 @@ from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.results.comparison import Comparison
-    from fastrank_eval.results.result import Result
-    from fastrank_eval.results.state import State
+    from fastrank_eval.results.result import Result, State
     from fastrank_eval.results.views import View
 
 _SUFFIXES = {

@@ -41,7 +41,8 @@ from fastrank_eval.io.filters import Literal, Node, Predicate, bind, fit, parse,
 from fastrank_eval.io.reader import RepeatedItemError, RowError
 from fastrank_eval.io.source import Source, filter_batch
 from fastrank_eval.results.labels import stacked
-from fastrank_eval.results.state import State, state_of_run
+from fastrank_eval.results.result import State
+from fastrank_eval.results.state import as_one, state_of_run
 from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.encode import values_of
 
@@ -573,7 +574,7 @@ def merge_replies(
     states = {}
     for index, (label, of_no_rows) in enumerate(empty.items()):
         parts = [bytes(reply.states[index]) for reply in replies if reply.states is not None]
-        states[label] = _merged(parts, of_no_rows).as_one(**given, like=of_no_rows)
+        states[label] = as_one(_merged(parts, of_no_rows), **given, like=of_no_rows)
     return JobResult(states, sum(reply.compiled for reply in replies))
 
 
