@@ -421,7 +421,7 @@ class Program:
         return graded, codes
 
     def _discount_tables(self, longest: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the discounts of all ranks of lists up to the longest, and their sums."""
+        """Return the discounts of all ranks that lists have, and their sums."""
         ranks = self._most_ranks
         if ranks > _FEW_RANKS:
             ranks = min(ranks, longest + 1)
