@@ -65,19 +65,10 @@ class _Run(NamedTuple):
     ends: np.ndarray
 
 
-def sortable_bits(score: np.ndarray) -> np.ndarray:
-    """View scores as unsigned integers with the same bits, read-only."""
-    return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
-
-
-def sortable_codes(score: np.ndarray) -> np.ndarray:
+def sortable_codes(score: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Encode scores as unsigned integers with the same order and ties."""
-    bits = sortable_bits(score)
-    return _encoded(bits, np.empty(len(bits), bits.dtype))
-
-
-def _encoded(bits: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    kind = bits.dtype.type
+    bits = frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
+    codes, kind = np.empty_like(bits) if out is None else out, bits.dtype.type
     _encode(bits, kind(1 << (8 * bits.itemsize - 1)), kind(0), codes)
     return codes
 
@@ -447,13 +438,13 @@ class ScoreRuns:
 
         `values` are kept, not copied.
         """
-        size, bits = len(score), sortable_bits(score)
-        many = size >= self.FEW_ROWS
-        codes = scratch("codes", size, bits.dtype) if many else np.empty(size, bits.dtype)
-        taken = [Codes(_encoded(bits, codes), values)]
+        size = len(score)
+        many, kind = size >= self.FEW_ROWS, np.dtype(f"u{score.dtype.itemsize}")
+        codes = sortable_codes(score, scratch("codes", size, kind) if many else None)
+        taken = [Codes(codes, values)]
         with self._lock:
-            self.kind = bits.dtype
-            self.bytes += bits.nbytes
+            self.kind = kind
+            self.bytes += codes.nbytes
             if not many:
                 self._few += taken
                 self._few_rows += size
