@@ -464,6 +464,8 @@ class CategoricalEncoder:
         self._lock = threading.Lock()
         self._encoder: KeyEncoder | None = None
         self._codes: dict[bytes | None, int] = {}
+        #: The values of the numbers, of one batch after the other.
+        self._values: list[pa.Array] = []
 
     def codes(self, column: pa.Array) -> np.ndarray:
         """Return the number of each row's value; null is a value of its own.
@@ -488,17 +490,19 @@ class CategoricalEncoder:
             values = self._decode(column.dictionary).take(used)
         else:
             rows, values = _distinct_values(self._decode(column))
-        nulls = np.zeros(len(values), np.bool_)
-        if values.null_count:
-            nulls = as_array(values.is_null()).view(np.bool_)
-            values = values.drop_null()
         with self._lock:
             if self._encoder is None:
                 self._encoder = KeyEncoder(self.name, values.type)
-            keys: list[bytes | None] = list(self._bytes_of(self._encoder, values))
-            for index in np.flatnonzero(nulls).tolist():
+            valid = values.drop_null() if values.null_count else values
+            keys: list[bytes | None] = list(self._bytes_of(self._encoder, valid))
+            for index in np.flatnonzero(null_rows(values)).tolist() if values.null_count else ():
                 keys.insert(index, None)
+            known = len(self._codes)
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
+            if len(self._codes) > known:  # a dictionary may have a value twice
+                numbers, firsts = np.unique(codes, return_index=True)
+                new = values.take(row_column(firsts[numbers >= known]))
+                self._values.append(new.cast(self._encoder.kind))
         if codes != list(range(len(codes))):
             _renumber(frozen(np.array(codes, np.int32)), rows)
         return frozen(rows)
@@ -522,20 +526,7 @@ class CategoricalEncoder:
             In the decoded type of the column; null for the number of null.
         """
         with self._lock:
-            encoder, keys = self._encoder, list(self._codes)
-        if encoder is None:
-            return pa.nulls(0)
-        valid = [key for key in keys if key is not None]
-        width = -(-max([1, *map(len, valid)]) // 8)
-        if not encoder.text:
-            width = max(-(-encoder.kind.bit_width // 64), 1)
-        rows = np.frombuffer(b"".join(key.ljust(8 * width, b"\0") for key in valid), np.int64)
-        values = encoder.keys(list(rows.reshape(len(valid), width).T))
-        if len(valid) == len(keys):
-            return values
-        index = keys.index(None)
-        null = pa.nulls(1, values.type)
-        return pa.concat_arrays([values.slice(0, index), null, values.slice(index)])
+            return pa.concat_arrays(self._values) if self._values else pa.nulls(0)
 
     @staticmethod
     def _bytes_of(encoder: KeyEncoder, values: pa.Array) -> list[bytes]:
