@@ -23,7 +23,8 @@ from tests.support.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.
 SERVER = """
-import sys, types
+import sys
+from fastrank_eval.apps.nightly import history
 from tests.support.sample_nights import month
 class History:
     def __init__(self, path, readonly=False, patience=60.0):
@@ -43,9 +44,7 @@ class History:
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
     def close(self): print("closed", flush=True)
-module = types.ModuleType("fastrank_eval.apps.nightly.history")
-module.History = module.open_history = History
-sys.modules[module.__name__] = module
+history.History = history.open_history = History
 sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0", *sys.argv[1:]]
 from fastrank_eval.__main__ import main
 main()
