@@ -382,8 +382,8 @@ def split_group(roles: Roles, keys: Keys) -> ColumnError:
     )
 
 
-#: Groups cut by a batch edge are evaluated when there are this many.
-_CUT_GROUPS = 256
+#: Groups cut by batch edges are evaluated when they have this many parts.
+_CUT_PARTS = 512
 
 
 class BatchResult(NamedTuple):
@@ -410,19 +410,13 @@ class BatchResult(NamedTuple):
     undefined: UndefinedError | None = None
 
 
-def evaluate_stream(
-    jobs: Iterable[WorkBatch],
-    evaluator: Evaluator,
-    watches: Sequence[KeyWatch] = (),
-    rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
-) -> list[list[GroupTable]]:
-    """Evaluate batches whose groups are contiguous, or whose rows have none.
+class Stream:
+    """Evaluator of batches whose groups are contiguous, or whose rows have none.
 
     Groups of a cluster are contiguous too. By default each group is one.
 
     Parameters
     ----------
-    jobs : iterable of WorkBatch
     evaluator : Evaluator
         Gets the totals.
     watches : sequence of KeyWatch
@@ -430,30 +424,81 @@ def evaluate_stream(
         a cluster or in another.
     rows_at : callable, optional
         Makes rows of a batch and the number of its first row; by default `Evaluator.read`.
-
-    Returns
-    -------
-    list of list of GroupTable
-        For each plan with groups: parts of its groups, in any order (empty unless
-        ``plan.per_group``).
-
-    Raises
-    ------
-    ReturningKey
-        A key returned after another key.
-    UndefinedError
-        A group is undefined where that is an error, and no key returned.
     """
-    nested, plan_columns = evaluator.first.roles.nested, evaluator.plan_columns
-    results: list[list[GroupTable]] = [[] for _ in evaluator.grouped]
-    open_group: list[Columns] = []
-    cut_groups: list[Columns] = []
-    cut_rows = 0
-    undefined: list[UndefinedError] = []
 
-    def evaluate_batch(job: WorkBatch) -> BatchResult:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        watches: Sequence[KeyWatch] = (),
+        rows_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
+    ) -> None:
+        self._evaluator, self._watches, self._rows_at = evaluator, watches, rows_at
+        self._nested, self._alone = evaluator.first.roles.nested, False
+        self._tables: list[list[GroupTable]] = [[] for _ in evaluator.grouped]
+        #: Rows of groups cut by batch edges, with the key of each row, or one for all.
+        self._parts: list[Columns] = []
+        self._undefined: list[UndefinedError] = []
+
+    def evaluate(self, jobs: Iterable[WorkBatch]) -> list[list[GroupTable]]:
+        """Evaluate batches in threads.
+
+        Returns
+        -------
+        list of list of GroupTable
+            For each plan with groups: parts of its groups, in any order (empty unless
+            ``plan.per_group``).
+
+        Raises
+        ------
+        ReturningKey
+            A key returned after another key.
+        UndefinedError
+            A group is undefined where that is an error, and no key returned.
+        """
+        jobs = iter(jobs)
+        begin = list(islice(jobs, 2))
+        self._alone = len(begin) < 2  # every group of an only batch is whole
+        jobs = chain(begin, jobs)
+        del begin  # or it keeps two batches in memory until the end
+        for result in map_jobs(self._evaluator.first.threads, self._batch, jobs):
+            self.push(result)
+        return self.close()
+
+    def push(self, batch: BatchResult) -> None:
+        """Add the result of the next batch."""
+        if batch.undefined is not None:
+            self._undefined.append(batch.undefined)
+        for watch, run in zip(self._watches, batch.runs, strict=False):
+            watch.add(run)
+        if batch.head is not None:
+            if not self._goes_on(batch.head):
+                self._cut_groups()
+            self._add(batch.head)
+        if batch.inside is None:
+            return
+        self._cut_groups()
+        for for_plan, table in zip(self._tables, batch.inside, strict=False):
+            if table is not None:
+                for_plan.append(table)
+        if batch.tail is not None:
+            if self._goes_on(batch.tail):  # a key that returned, which is refused later
+                self._cut_groups(fewest=1)
+            self._add(batch.tail)
+
+    def close(self) -> list[list[GroupTable]]:
+        """Evaluate what is left; return as `evaluate` does."""
+        self._cut_groups(fewest=1)
+        for watch in self._watches:
+            watch.finish()
+        if self._undefined:
+            raise self._undefined[0]
+        return self._tables
+
+    def _batch(self, job: WorkBatch) -> BatchResult:
+        """Evaluate groups that begin and end in a batch; threads call it."""
+        evaluator = self._evaluator
         batch, first_row, whole = evaluator.rows_of(job)
-        read = partial(evaluator.read, scanned=True) if rows_at is None else rows_at
+        read = self._rows_at or partial(evaluator.read, scanned=True)
         rows = read(batch, first_row)
         if rows is None:
             return BatchResult()
@@ -463,20 +508,20 @@ def evaluate_stream(
             return rows.slice(lo, hi).copy() if lo < hi else None
 
         columns = evaluator.for_plans(rows)
-        batch_scan = evaluator.scan(rows.keys, columns, whole or alone)
+        batch_scan = evaluator.scan(rows.keys, columns, whole or self._alone)
         starts, clusters = batch_scan.starts, batch_scan.clusters
-        if not batch_scan.passed and not rows_at:
-            check_scores(batch, plan_columns, first_row)
+        if not batch_scan.passed and self._rows_at is None:
+            check_scores(batch, evaluator.plan_columns, first_row)
         runs = [
             watch.run(rows.keys, *(batch_scan.of_groups if watch.inner else batch_scan.of_clusters))
-            for watch in watches
+            for watch in self._watches
         ]
         if not len(starts):
             return BatchResult(copy_rows(0, rows.rows), runs=runs)
         lo, hi = int(starts[0]), int(starts[-1])
         inside: list[GroupTable | None] = []
         error = None
-        if len(starts) > 1 and not undefined:
+        if len(starts) > 1 and not self._undefined:
 
             def keys(groups: Groups) -> Keys:
                 return keys_at(rows.keys, starts[:-1][groups])
@@ -488,92 +533,55 @@ def evaluate_stream(
             try:
                 inside = evaluator.evaluate(chunks, keys)
             except UndefinedError as raised:
-                if not watches:
+                if not self._watches:
                     raise
                 error = raised
         return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.rows), runs, error)
 
-    def close_group() -> None:
-        nonlocal cut_rows
-        if not open_group:
-            return
-        if nested:
-            rows = concatenate(open_group)
-        else:  # one key for all rows
-            rows = concatenate([part._replace(keys=()) for part in open_group])
-            rows = rows._replace(keys=keys_at(open_group[0].keys, np.zeros(1, np.int64)))
-        cut_groups.append(rows)
-        cut_rows += rows.rows
-        open_group.clear()
-        if len(cut_groups) >= _CUT_GROUPS or cut_rows >= evaluator.batch_rows:
-            evaluate_cut_groups()
+    def _goes_on(self, part: Columns) -> bool:
+        """Return whether rows have the key of the last part."""
+        outer = self._evaluator.outer_keys
+        return bool(self._parts) and same_key(outer(self._parts[-1].keys), 0, outer(part.keys), 0)
 
-    def evaluate_cut_groups() -> None:
-        nonlocal cut_rows
-        if not cut_groups or undefined:
-            cut_groups.clear()
+    def _add(self, part: Columns) -> None:
+        """Add rows of a cluster, which may go on."""
+        if not self._nested:  # all rows have one key
+            part = part._replace(keys=keys_at(part.keys, np.zeros(1, np.int64)))
+        self._parts.append(part)
+
+    def _cut_groups(self, fewest: int = _CUT_PARTS) -> None:
+        """Evaluate cut groups, which have all their rows, if they have enough parts or rows."""
+        evaluator, parts = self._evaluator, self._parts
+        edges = np.append(0, np.cumsum([part.rows for part in parts], dtype=np.int64))
+        if len(parts) < fewest and edges[-1] < evaluator.batch_rows:
             return
-        edges = starts = np.append(0, np.cumsum([rows.rows for rows in cut_groups]))
-        rows, clusters = concatenate(cut_groups), None
-        every_key = rows.keys
-        if nested:
-            # A cluster that returned, which is refused later, may follow itself.
-            is_start = np.zeros(rows.rows, np.bool_)
-            is_start[group_starts(rows.keys)] = is_start[edges[:-1]] = True
-            starts = np.append(np.flatnonzero(is_start), rows.rows)
-            clusters = np.searchsorted(starts, edges)
-            every_key = keys_at(rows.keys, starts[:-1])
+        self._parts = []
+        if self._undefined:
+            return
+        rows, clusters = concatenate(parts), None
+        firsts = np.append(0, group_starts(rows.keys))
+        every_key = keys_at(rows.keys, firsts)
+        starts = np.append(firsts if self._nested else edges[firsts], rows.rows)
+        if self._nested:
+            outer = group_starts(evaluator.outer_keys(every_key))
+            clusters = np.concatenate([[0], outer, [len(firsts)]])
 
         def keys(groups: Groups) -> Keys:
-            return keys_at(every_key, np.arange(len(starts) - 1)[groups])
+            return keys_at(every_key, np.arange(len(firsts))[groups])
 
-        columns = evaluator.for_plans(rows)
+        chunks = [
+            Chunk(columns, starts, clusters=clusters) for columns in evaluator.for_plans(rows)
+        ]
         try:
-            evaluated = evaluator.evaluate(
-                [Chunk(of_plan, starts, clusters=clusters) for of_plan in columns], keys
-            )
+            evaluated = evaluator.evaluate(chunks, keys)
         except UndefinedError as error:
-            if not watches:
+            if not self._watches:
                 raise
-            undefined.append(error)
-            evaluated = []
-        for for_plan, table in zip(results, evaluated, strict=False):
+            self._undefined.append(error)
+            return
+        for for_plan, table in zip(self._tables, evaluated, strict=True):
             if table is not None:  # each group has a place of its own among the others
                 for_plan += [table.take(np.array([g])) for g in range(len(table))]
-        cut_groups.clear()
-        cut_rows = 0
-
-    jobs = iter(jobs)
-    begin = list(islice(jobs, 2))
-    alone = len(begin) < 2  # every group of an only batch is whole
-    jobs = chain(begin, jobs)
-    del begin  # or it keeps two batches in memory until the end
-    for result in map_jobs(evaluator.first.threads, evaluate_batch, jobs):
-        if result.undefined is not None:
-            undefined.append(result.undefined)
-        for watch, run in zip(watches, result.runs, strict=False):
-            watch.add(run)
-        head = result.head
-        if head is not None:
-            outer = evaluator.outer_keys(head.keys)
-            if not (open_group and same_key(evaluator.outer_keys(open_group[0].keys), 0, outer, 0)):
-                close_group()
-            open_group.append(head)
-        if result.inside is None:
-            continue
-        close_group()
-        for for_plan, table in zip(results, result.inside, strict=False):
-            if table is not None:
-                for_plan.append(table)
-        if result.tail is not None:
-            open_group.append(result.tail)
-    close_group()
-    evaluate_cut_groups()
-    for watch in watches:
-        watch.finish()
-    if undefined:
-        raise undefined[0]
-    return results
 
 
 #: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
@@ -713,23 +721,16 @@ class ScatteredEvaluator:
             ]
             return BatchResult(inside=evaluator.evaluate(chunks, keys), runs=runs)
 
-        results: list[list[GroupTable]] = [[] for _ in evaluator.grouped]
-        ranges = list(gatherer.ranges(plan.threads))
+        stream, ranges = Stream(evaluator, watches), list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(map(gatherer.rows, ranges))
-        for partitions, (_, inside, _, runs, _) in zip(
-            ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
-        ):
-            for watch, run in zip(watches, runs, strict=True):
-                watch.add(run)
+        results = map_jobs(plan.threads, evaluate_range, ranges)
+        for partitions, result in zip(ranges, results, strict=True):
+            stream.push(result)
             rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
-            for for_plan, result in zip(results, inside or (), strict=True):
-                if result is not None:
-                    for_plan.append(result)
-        for watch in watches:
-            watch.finish()
+        tables = stream.close()
         self._partitioners[0].give_back()
-        return results
+        return tables
 
     def _watches(self) -> list[KeyWatch]:
         """Return what finds groups in two clusters, if there can be any."""
@@ -775,4 +776,5 @@ class ScatteredEvaluator:
             with sorter.rows(count_rows()) as batches:
                 most = self._evaluator.file_rows
                 jobs = join_batches(split_batches(report_rows(batches), most), most)
-                return evaluate_stream(jobs, self._evaluator, self._watches(), sorter.rows_of)
+                stream = Stream(self._evaluator, self._watches(), sorter.rows_of)
+                return stream.evaluate(jobs)

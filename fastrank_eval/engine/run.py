@@ -31,8 +31,8 @@ from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import (
     Evaluator,
     Found,
+    Stream,
     check_shared,
-    evaluate_stream,
     split_group,
 )
 from fastrank_eval.engine.group_table import GroupTable
@@ -134,7 +134,7 @@ def _evaluate(
     """Choose the strategy by the order or by the keys, and evaluate."""
     roles, order = evaluator.first.roles, options.order
     if not evaluator.grouped:
-        evaluate_stream(reading.jobs(evaluator.batch_rows), evaluator)
+        Stream(evaluator).evaluate(reading.jobs(evaluator.batch_rows))
         return [], {"order": "any"}
     many = reading.rows is not None and reading.rows > BATCH_ROWS
     peeked = reading.peek(_PEEK) if many or order == "auto" else None
@@ -153,7 +153,7 @@ def _evaluate(
             watches = [KeyWatch(keep, roles.keys[: roles.outer])]
             if roles.nested:
                 watches.append(KeyWatch(keep, roles.group, roles.inner))
-            results = evaluate_stream(jobs, evaluator, watches)
+            results = Stream(evaluator, watches).evaluate(jobs)
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
