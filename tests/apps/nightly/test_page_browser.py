@@ -186,6 +186,7 @@ def test_browser__narrow__no_page_wide_scrolling(browser: Any, file: str) -> Non
         )
         assert small == 0
         shot(page, "night-375")
+        assert page.evaluate("document.documentElement.scrollHeight") <= 8 * PHONE["height"]
 
 
 CONTRAST = """() => {
