@@ -537,7 +537,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
         return unit
     needs = {
         # Clusters alone are the groups of measures of all rows.
-        **{str(m): m.needs_groups and not (options.cluster and m.pooled) for m in measures},
+        **{m.display_name: m.needs_groups and not (options.cluster and m.pooled) for m in measures},
         KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
         KEEP_CLUSTERS: "clusters" in kept and options.cluster is None,
         f"baseline={options.baseline!r}": options.baseline is not None,

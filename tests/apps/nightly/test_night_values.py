@@ -73,7 +73,7 @@ def test_values__are_those_of_evaluate__with_their_slicing() -> None:
     values = values_of(evaluated(log, by=by, min_groups=5))
     alone = fe.evaluate(
         log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by,
-        min_groups=5,
+        min_groups=5, baseline="old",
     )  # fmt: skip
     assert len(values) == len(alone.values)
     for mine, theirs in zip(values, alone.values, strict=True):
@@ -109,7 +109,7 @@ def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
     log = a_log(2)
     done = evaluated(log, by="slot")
     found = from_baseline(done, values_of(done), 0.95)
-    assert {line.measure for line in found} == set(MEASURES.split(","))
+    assert {line.measure for line in found} == {value.measure for value in values_of(done)}
     slots = np.array([str(slot) for slot in log["slot"].to_pylist()])
     for name in ("all", "slot=top", "slot=null"):
         rows = np.ones(len(slots), bool)
@@ -198,8 +198,9 @@ def test_quality__is_not_counted_in_slices__which_have_the_same_values(by: str) 
     assert done.plan.skip_empty_in_slices
     assert not done.plan.skip_empty
     wanted = fe.evaluate(
-        log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by
-    )
+        log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by,
+        baseline="old",
+    )  # fmt: skip
     assert repr(values_of(done)) == repr(list(wanted.values))
     assert {v.groups_used for v in done.summary if v.by and v.measure in HIDDEN} == {0}
 

@@ -82,7 +82,7 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
     chosen |= {"confidence": 0.9, "min_groups": 9}
     once = evaluated(week, measures, **chosen)
     assert told(found.values) == told(values_of(once))
-    assert {value.measure for value in found.values} == set(measures.split(","))
+    assert {value.display_name for value in found.values} == set(measures.split(","))
     # Without the counts of the report, which no state knows.
     alone = run(
         week, label="click", score=["old", "new"], measures=measures, baseline="old", **chosen
@@ -117,8 +117,10 @@ def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> No
         other_and_last = kept([other])
         other_and_last[WEEK[1]] = kept([last])[WEEK[0]]
         found = merged(other_and_last, 0.95)
-        sums = [v for v in found.values if v.measure not in ("AUC", "LogLoss")]
-        assert repr(sums) == repr([v for v in alone.values if v.measure not in ("AUC", "LogLoss")])
+        sums = [v for v in found.values if v.display_name not in ("AUC", "LogLoss")]
+        assert repr(sums) == repr(
+            [v for v in alone.values if v.display_name not in ("AUC", "LogLoss")]
+        )
         note = found.notes[0]
         assert note.startswith("2026-11-01 is left out: ")
         assert re.search(why, note)
@@ -142,12 +144,12 @@ def test_merged__what_a_state_keeps__is_chosen() -> None:
     everything = merged(kept(nights, "everything"), 0.95).values
     slices = merged(kept(nights), 0.95).values
     assert repr(slices) == repr(
-        tuple(v for v in everything if v.slice == "all" or v.measure not in ("LogLoss", "AUC"))
+        tuple(v for v in everything if v.slice == "all" or v.display_name not in ("LogLoss", "AUC"))
     )
     rows = merged(kept(nights, "rows"), 0.95).values
     assert repr(rows) == repr(tuple(v for v in slices if v.slice == "all"))
     groups = merged(kept(nights, "groups"), 0.95).values
-    assert repr(groups) == repr(tuple(v for v in rows if v.measure not in ("LogLoss", "AUC")))
+    assert repr(groups) == repr(tuple(v for v in rows if v.display_name not in ("LogLoss", "AUC")))
 
 
 def test_merged__nights_that_keep_less__are_merged_in_what_all_keep() -> None:
