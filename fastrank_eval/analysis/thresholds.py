@@ -17,11 +17,11 @@ from fastrank_eval._lib.arguments import Reader, checked, number, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.evaluator import Found
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value, score_tables
 from fastrank_eval.engine.run import totals_of
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.measures import AUC
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.clustered_sums import Confusion, f_score
@@ -412,9 +412,9 @@ def best_threshold(
     measure = AUC(rel=checked("rel", rel, REL.read))
     columns = {"label": label, "score": score, "weight": weight}
     plan, found = _totals(best_threshold, source, columns | options, measure, keep="scores")
-    tables = score_tables(plan, found.totals)
+    tables = score_tables(plan, found)
     left_out: dict[str, object] = {**plain_counts(found.left_out)}
-    meta = Meta(__version__, found.totals.overall.rows(), 0, left_out, perf_counter() - started)
+    meta = Meta(__version__, found.overall.rows(), 0, left_out, perf_counter() - started)
     results = {
         name: replace(best_of(table, criterion, prefer, name), meta=meta)
         for (name, _), table in tables.items()
@@ -528,7 +528,7 @@ def confusion(
             "threshold": float(measure.threshold),
             **{cell.lower(): number for cell, number in measure.state_in(states).details().items()},
         }
-        for name, states in zip(plan.roles.scores, found.totals.overall_states.models, strict=True)
+        for name, states in zip(plan.roles.scores, found.overall_states.models, strict=True)
         for measure in measures
     ]
     number = pa.int64() if weight is None else pa.float64()
@@ -545,7 +545,7 @@ def _totals(
     options: Mapping[str, Any],
     measures: Any,
     keep: str = "",
-) -> tuple[Plan, Found]:
+) -> tuple[Plan, Totals]:
     """Check options that count rows, and read these."""
     check_names("rows", options, caller)
     return totals_of(Options.read(source, {**options, "measures": measures, "keep": keep}))

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, islice, zip_longest
 from os import PathLike
-from threading import Lock
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -52,9 +51,7 @@ from fastrank_eval.io.columns import (
     Columns,
     PlanColumns,
     Roles,
-    RowsLeftOut,
     concatenate,
-    rows_left_out_by,
 )
 from fastrank_eval.io.reader import (
     RowReader,
@@ -73,23 +70,6 @@ SHARED = (
     *("source", "group", "cluster", "item", "null_groups", "where", "limit", "format"),
     *("order", "threads", "batch_rows", "memory", "progress"),
 )
-
-
-class Found(NamedTuple):
-    """What a run finds for one plan.
-
-    Parameters
-    ----------
-    totals : Totals
-    groups : list of GroupTable
-        Parts of all groups, in any order; empty unless ``plan.per_group``.
-    left_out : RowsLeftOut
-        Rows that options of the plan have left out.
-    """
-
-    totals: Totals
-    groups: list[GroupTable]
-    left_out: RowsLeftOut
 
 
 class Evaluator:
@@ -141,7 +121,7 @@ class Evaluator:
         return result
 
     def _begin(self, rows: int | None, batch_rows: int | None) -> None:
-        self._rows, self._given_rows, self._lock = rows, batch_rows, Lock()
+        self._rows, self._given_rows = rows, batch_rows
         self._edges: dict[int, int] = {}
         self.batch_rows = batch_rows or batch_rows_of(rows, self.first.threads)
         self.expect_labelled(1.0)
@@ -158,12 +138,10 @@ class Evaluator:
     def clear(self) -> None:
         """Forget all rows, which are read again."""
         self.totals = [ThreadTotals(plan) for plan in self.plans]
-        self._left_out = [rows_left_out_by(plan.roles) for plan in self.plans]
 
     def _leave_out(self, p: int, left_out: Mapping[tuple[str, str], int]) -> None:
         """Count rows that a plan leaves out; threads may call it."""
-        with self._lock:
-            self._left_out[p].update(left_out)
+        self.totals[p].get().left_out.update(left_out)
 
     @property
     def per_group(self) -> bool:
@@ -317,25 +295,19 @@ class Evaluator:
 
         return evaluate_chunk(chunk, plan, self.totals[p].get(), name, keys_at_groups), groups
 
-    def finish(self, tables: Sequence[list[GroupTable]]) -> list[Found]:
-        """Merge the totals of all threads.
-
-        Parameters
-        ----------
-        tables : sequence of list of GroupTable
-            For each of `grouped` the parts of its groups.
-        """
-        for_plans, found = dict(zip(self.grouped, tables, strict=True)), []
-        for p, totals in enumerate(self.totals):
-            merged, left_out = totals.merge(), self._left_out[p]
+    def finish(self) -> list[Totals]:
+        """Merge the totals of all threads, for each plan."""
+        found = []
+        for plan, totals in zip(self.plans, self.totals, strict=True):
+            merged = totals.merge()
             if merged.largest is not None:
                 merged.largest = dominant(merged.largest, merged.overall.squares())
-            if self.plans[p].counts_unretrieved:
+            if plan.counts_unretrieved:
                 rows, positives = merged.overall.rows(), merged.overall.positives()
-                left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})
+                merged.left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})
             if merged.soft:
-                left_out[SOFT, ""] = merged.soft
-            found.append(Found(merged, for_plans.get(p, []), left_out))
+                merged.left_out[SOFT, ""] = merged.soft
+            found.append(merged)
         return found
 
 

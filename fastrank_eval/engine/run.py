@@ -30,7 +30,6 @@ from fastrank_eval._lib.threads import processors, reporting_to
 from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import (
     Evaluator,
-    Found,
     Stream,
     check_shared,
     split_group,
@@ -97,13 +96,15 @@ _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 def _read_rows(
     options: Options, planned: Evaluator, reader: RowReader
-) -> tuple[list[Found], dict[str, object]]:
+) -> tuple[list[Totals], list[list[GroupTable]], dict[str, object]]:
     """Read the rows of plans once.
 
     Returns
     -------
-    found : list of Found
+    found : list of Totals
         For each plan.
+    groups : list of list of GroupTable
+        For each plan: parts of its groups, if it keeps their values.
     strategy : dict of str to object
         The conventions ``"order"`` and ``"spilled"`` of the plans with groups.
     """
@@ -111,9 +112,9 @@ def _read_rows(
     evaluator = planned.begin(reader.rows, options.batch_rows)
     with reporting_to(options.progress), reader.completing_errors():
         results, strategy = _evaluate(reader, evaluator, options)
-    found = evaluator.finish(results)
+    found, for_plans = evaluator.finish(), dict(zip(evaluator.grouped, results, strict=True))
     if RUN.is_on(logging.INFO):
-        totals, first = found[0].totals.overall, evaluator.plans[0]
+        totals, first = found[0].overall, evaluator.plans[0]
         RUN.info(
             "rows evaluated",
             rows=totals.rows(),
@@ -125,7 +126,7 @@ def _read_rows(
             **strategy,
             seconds=perf_counter() - started,
         )
-    return found, strategy
+    return found, [for_plans.get(p, []) for p in range(len(found))], strategy
 
 
 def _evaluate(
@@ -268,19 +269,21 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     """
     started, compiled = perf_counter(), compilations.count
     planned, reader = prepare(requests)
-    found, strategy = _read_rows(requests[0], planned, reader)
+    found, groups, strategy = _read_rows(requests[0], planned, reader)
     runs = [*zip(requests, planned.plans, found, strict=True)]
-    summaries = [summary_rows(plan, rows.totals) for _, plan, rows in runs]
+    summaries = [summary_rows(plan, totals) for _, plan, totals in runs]
     conventions = [_conventions(*one, reader.source, strategy) for one in runs]
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
-    for (_, plan, rows), summary, for_plan in zip(runs, summaries, conventions, strict=True):
-        counts = rows.totals.overall.rows(), rows.totals.overall.groups()
+    for (_, plan, totals), parts, summary, for_plan in zip(
+        runs, groups, summaries, conventions, strict=True
+    ):
+        counts = totals.overall.rows(), totals.overall.groups()
         names = dict(plan.requested)
         meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, names, stored)
         schema = reader.source.schema
-        evaluations.append(Evaluation(plan, rows.totals, rows.groups, schema, summary, meta))
+        evaluations.append(Evaluation(plan, totals, parts, schema, summary, meta))
     return evaluations
 
 
@@ -290,12 +293,12 @@ def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Eva
 
 
 @closing_readers()
-def totals_of(options: Options) -> tuple[Plan, Found]:
+def totals_of(options: Options) -> tuple[Plan, Totals]:
     """Read the rows once, without values of measures."""
     planned, reader = prepare([options])
-    (rows,), _ = _read_rows(options, planned, reader)
-    refuse_if_none_left(plain_counts(rows.left_out), rows.totals.overall.rows())
-    return planned.first, rows
+    (totals,), _, _ = _read_rows(options, planned, reader)
+    refuse_if_none_left(plain_counts(totals.left_out), totals.overall.rows())
+    return planned.first, totals
 
 
 class _Planned(NamedTuple):
@@ -630,7 +633,7 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> dict[str, 
 
 
 def _conventions(
-    options: Options, plan: Plan, rows: Found, source: Source, strategy: Mapping[str, object]
+    options: Options, plan: Plan, totals: Totals, source: Source, strategy: Mapping[str, object]
 ) -> dict[str, object]:
     """List every convention of a run, by name."""
     conventions: dict[str, object] = {
@@ -652,17 +655,17 @@ def _conventions(
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = slices_left_out(plan, rows.totals)
+        conventions["slices_left_out"] = slices_left_out(plan, totals)
     if options.where is not None:
         conventions["where"] = str(options.where)
     if options.limit is not None:
         conventions["limit"] = options.limit
-    conventions |= independent_unit(plan, rows.totals)
-    conventions |= largest_group(rows.totals, source.schema)
+    conventions |= independent_unit(plan, totals)
+    conventions |= largest_group(totals, source.schema)
     if source.rows_left_out is not None:
         conventions["null_groups"] = "drop"
-        rows.left_out[NULL_GROUP, ""] = source.rows_left_out
-    return conventions | plain_counts(rows.left_out)
+        totals.left_out[NULL_GROUP, ""] = source.rows_left_out
+    return conventions | plain_counts(totals.left_out)
 
 
 def _check_baseline(baseline: str, scores: tuple[str, ...]) -> None:

@@ -34,6 +34,7 @@ from fastrank_eval.engine.state_arrays import (
     state_name,
 )
 from fastrank_eval.groups.chunk import Scored
+from fastrank_eval.io.columns import rows_left_out_by
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.clustered_sums import ClusteredSums
 from fastrank_eval.measures.pooled import (
@@ -598,6 +599,7 @@ class Totals:
         # By the position of the sums; of all rows, too, where slices have them all.
         self._tallies: dict[tuple[int, bool], Tally] = {}
         self.pooled_states = pooled_states or [SliceStates(plan) for _ in slicings]
+        self.left_out = rows_left_out_by(plan.roles)  # rows, by options; no array has them
         self.soft = 0  # rows with a label in ]0, 1[; no array has them
         self.largest: LargestGroup | None = None  # of all rows, if it may be dominant
 
@@ -665,6 +667,7 @@ class Totals:
 
     def merge(self, other: Totals) -> None:
         """Add the totals of another thread or of other rows, which may change."""
+        self.left_out.update(other.left_out)
         self.soft += other.soft
         self.largest = larger(self.largest, other.largest)
         for sums, more in zip(self.sums, other.sums, strict=True):
