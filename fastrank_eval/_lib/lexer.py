@@ -131,7 +131,7 @@ class Token:
 
 
 class TokenReader:
-    """A parser of tokens from left to right; a grammar adds its atoms, or rules of its own.
+    """A parser of tokens from left to right; a grammar adds its atoms.
 
     In parentheses a quantity and a condition begin alike. So rules return either, and a caller
     that needs one of them checks it.

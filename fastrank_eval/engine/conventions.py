@@ -104,7 +104,7 @@ def used_measures(
 
 
 def with_clustered_errors(measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
-    """Select AUC's clustered error, unless one names it, or options exclude it."""
+    """Select AUC's clustered error, unless named, or excluded by options."""
     if any(m.name == "AUC" and m.option_values["se"] == "clustered" for m in measures):
         return measures
     return tuple(

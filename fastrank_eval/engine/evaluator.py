@@ -383,7 +383,7 @@ class BatchResult(NamedTuple):
 
 
 class Stream:
-    """Evaluator of batches whose groups are contiguous, or whose rows have none.
+    """Evaluator of batches with contiguous groups, or without groups.
 
     Groups of a cluster are contiguous too. By default each group is one.
 
@@ -522,7 +522,7 @@ class Stream:
         self._parts.append(part)
 
     def _cut_groups(self, fewest: int = _CUT_PARTS) -> None:
-        """Evaluate cut groups, which have all their rows, if they have enough parts or rows."""
+        """Evaluate whole cut groups, if they have enough parts or rows."""
         evaluator, parts = self._evaluator, self._parts
         edges = np.append(0, np.cumsum([part.rows for part in parts], dtype=np.int64))
         if len(parts) < fewest and edges[-1] < evaluator.batch_rows:

@@ -66,7 +66,7 @@ WITHOUT_BUCKETS = "without_buckets"
 
 @lru_cache(1024)
 def state_name(key: Hashable, kind: str = "") -> str:
-    """Name the state that measures with a key share, or what is summed beside it."""
+    """Name the state of measures with a key, or what is summed beside it."""
     return json.dumps([kind, key] if kind else key)
 
 

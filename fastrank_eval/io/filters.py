@@ -138,7 +138,7 @@ found three. Text stands in single quotes: 'three'.
 
 
 class _Parser(TokenReader):
-    """A parser of conditions, which has predicates in place of comparisons of numbers."""
+    """A parser of conditions: predicates in place of comparisons of numbers."""
 
     name = "where"
     pattern = token_pattern(

@@ -188,7 +188,7 @@ def compare_results(
 def errors_of_records(
     records: GroupTable, base: str, candidates: Sequence[str], measures: Sequence[Measure]
 ) -> dict[str, list[ErrorOfDifference]]:
-    """Compute the errors of differences on all rows from the values of every group."""
+    """Compute errors of differences on all rows from values of all groups."""
     index = records.roles.scores.index
     return {
         candidate: [

@@ -521,7 +521,7 @@ def _corrected(own: Sequence[_Difference], choices: Choices, unit: str) -> Itera
 
 
 def _counts(error: ErrorOfDifference, measure: Measure) -> dict[str, Any]:
-    """Return the fields of groups and clusters that differ, if they are counted."""
+    """Return the counts of groups and clusters that differ, if known."""
     if error.pairs is None:
         return {}
     varies = error.deviation > 2.0**-50 * abs(error.mean) and error.se != 0

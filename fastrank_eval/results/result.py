@@ -1,4 +1,4 @@
-"""Read the result of an evaluation, its values, and its state, which merges."""
+"""Read the result of an evaluation: its values and its state."""
 
 from __future__ import annotations
 

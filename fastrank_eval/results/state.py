@@ -1,4 +1,4 @@
-"""Load the state of an evaluation, and make it from a run or from its parts."""
+"""Load the state of an evaluation, or make it from a run or parts."""
 
 from __future__ import annotations
 

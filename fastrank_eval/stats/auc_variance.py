@@ -193,7 +193,7 @@ def _placement_values(  # type: ignore[no-untyped-def]
 
 @kernel
 def _add_groups(placement, weight, positive, starts, values, masses):  # type: ignore[no-untyped-def]
-    """Sum the values of each group by class, times the weights if there are any."""
+    """Sum the values of each group by class, times weights if any."""
     p = 0
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):

@@ -79,7 +79,7 @@ class Bins:
         return len(self.keys) + int(np.count_nonzero(self.lowest != self.highest))
 
     def rows(self) -> tuple[np.ndarray, float]:
-        """Return the counts and 1, or the sums of weights as `scaled_weights` does."""
+        """Return the counts and 1, or sums of weights as `scaled_weights`."""
         return (
             scaled_weights(self.counts)
             if isinstance(self.counts, ExactSums)
@@ -317,7 +317,7 @@ def keys_of(codes: np.ndarray, ascending: bool = True) -> np.ndarray:
 
 
 def _bins_of(rows: Codes, level: int, max_bins: int, weighted: bool) -> Bins:
-    """Count rows in bins, or sum their weights, which are negative where they are positive."""
+    """Count rows in bins, or sum their weights: negative where positive."""
     codes, signed = sort_codes(rows if weighted else Codes(rows.codes, NO_VALUES))
     level, keys, lowest, highest, firsts = _cut_bins(codes, level, max_bins)
     sizes = np.diff(firsts, append=len(codes))

@@ -76,7 +76,7 @@ class ClusteredRows:
     def _codes(
         self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None
     ) -> tuple[np.ndarray, int]:
-        """Add rows to those of all groups; return their codes and the level of these."""
+        """Add rows to those of all groups; return their codes and level."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def placements(self, map_jobs: JobMap) -> Placements:

@@ -575,7 +575,7 @@ def _add_numbers(bits, slices, lowest, sums):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_number(bits, position, digits):  # type: ignore[no-untyped-def]
-    """Add a double, read as an integer; the smallest double is worth 2**position."""
+    """Add a double as an integer; the smallest double is 2**position."""
     size = bits & 0xFFFFFFFFFFFFF
     exponent = (bits >> 52) & 0x7FF
     if exponent > 0:

@@ -344,7 +344,7 @@ class MeanState(_GroupState):
         return ModelSums(sums, which, terms, counts, _USED, _USED, is_sum)
 
     def dropped(self, m: int) -> dict[str, int]:
-        """Count the dropped groups of the first slice by reason, in alphabetical order."""
+        """Count the dropped groups of the first slice by reason, sorted."""
         return self.dropped_of(m, np.zeros(1, np.int64))[0]
 
     def dropped_of(self, m: int, slices: np.ndarray) -> list[dict[str, int]]:

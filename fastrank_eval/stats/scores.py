@@ -1,4 +1,4 @@
-"""Count or store the scores of all rows, and with each row its class, its weight and its cell.
+"""Count or store the scores of all rows, with class, weight and cell.
 
 A cell is a combination of values of some columns. All cells share one list of scores, so the rows
 of any union of cells are in the order of their scores after one sort.
@@ -212,7 +212,7 @@ class CodeCounter(ScoreRuns):
 
 
 class Scores:
-    """Scores of all rows; several threads may add at the same time, in any order."""
+    """Scores of all rows; threads may add at the same time, in any order."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -262,7 +262,7 @@ class Scores:
         return self.table(map_jobs).area(max_fpr)
 
     def table(self, map_jobs: JobMap = map) -> ScoreTable:
-        """Count the positives and the others of every distinct score, or their weights."""
+        """Count positives and others of every distinct score, or their weights."""
         with self._lock:
             if self._table is None:
                 self._table = self._make_table(map_jobs)

@@ -635,7 +635,7 @@ def _sort_groups(  # type: ignore[no-untyped-def]
 
 @kernel
 def _load(value, reason, weight, weighted, sliced, order, p, w):  # type: ignore[no-untyped-def]
-    """Load p = w A and w, 0 where a group is left out; return the highest reason."""
+    """Load p = w A and w, 0 for groups left out; return the top reason."""
     most = np.int64(0)
     for i in range(p.shape[0]):
         g = order[0, i] if sliced else i

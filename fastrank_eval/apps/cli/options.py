@@ -1,4 +1,4 @@
-"""Define the options that commands share, what a shell completes, and gates."""
+"""Define the options that commands share, completion, and gates."""
 
 from __future__ import annotations
 

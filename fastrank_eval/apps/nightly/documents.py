@@ -1,4 +1,4 @@
-"""Make the one document of a night: pages, texts, messages and JSON show it."""
+"""Make the document of a night, which pages, texts and JSON show."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _Row = dict[str, Any]
 
 
 def headline(night: Night) -> _Row:
-    """Return what lists of nights say of each: its status, and what failed first."""
+    """Return the status of a night and what failed first, for lists."""
     before, texts = night.judged_before, _texts(night)
     return {
         "date": night.date,
@@ -287,7 +287,7 @@ def _top_changes(night: Night, differences: Iterable[_Row]) -> list[_Row]:
 
 
 def _answers(night: Night, differences: Iterable[_Row]) -> list[_Row]:
-    """Say in a line a candidate whether it is better than the baseline, and where."""
+    """Say whether each candidate is better than the baseline, and where."""
     compared = [one for one in differences if one["kind"] == "baseline"]
     return [
         row

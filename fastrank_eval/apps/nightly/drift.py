@@ -381,7 +381,7 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
 def _compared_with_nights(
     history: History, night: Night, nights: int, distributions: Distributions
 ) -> tuple[list[NightDrift], list[str]]:
-    """Compare with earlier nights of equal conditions on rows that passed the checks.
+    """Compare with earlier nights of equal conditions that passed the checks.
 
     All rows come first. The second list has a note on the nights that cannot be read.
     """

@@ -550,7 +550,7 @@ def with_periods(night: Night, history: History) -> Night:
 
 
 def merged(night: Night, history: History) -> Night:
-    """Add and store week, month and compositions; none if the history cannot be read."""
+    """Add week, month and compositions, if the history can be read."""
     with suppress(FastRankEvalError):  # the night is stored, and its page says what fails
         changes, night = history.changes(), with_periods(night, history)
         history.write_periods(night, changes)

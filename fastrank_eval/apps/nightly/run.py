@@ -712,7 +712,7 @@ STEPS = (_differences, _quality, _gates, _alarms, _drift, _changes, _status)
 
 
 def _judge(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
-    """Compare a night with earlier nights, and judge its rows, gates and changes."""
+    """Compare a night with earlier ones, and judge rows, gates and changes."""
     run = run._replace(
         earlier=earlier_nights(night, history), before=history.before(night.date, DAYS)
     )

@@ -227,7 +227,7 @@ def _change_line(one: _Document) -> str:
 
 
 def _all_texts(document: _Document) -> list[str]:
-    """List problems, changes, label delay, answers, gates and notes of a night."""
+    """List problems, changes, label delay, gates and notes of a night."""
     texts = document["texts"]
     return [
         *(text for name in ("sentences", "label_delay") for text in texts[name]),
