@@ -447,16 +447,6 @@ class Content:
         if self.header["has_groups"]:
             groups_of(self)
 
-    def totals(self, plan: Plan) -> Totals:
-        """Return totals with the codes of a plan, which may be changed."""
-        totals: Totals | None = None
-        with suppress(IndexError):  # another thread may take them
-            kept = self._kept.pop()
-            totals = kept.select(plan) if kept.has_codes_of(plan) else None
-        totals = totals or Totals.from_arrays(plan, self.arrays)
-        totals.largest = LargestGroup.of_header(self.header)
-        return totals
-
     @property
     def scores(self) -> tuple[str, ...]:
         """Score columns: the models."""
@@ -718,7 +708,7 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
     plan = plan_of(every)
     totals = Totals(plan)
     for one in every:
-        totals.merge(one.totals(plan))
+        totals.merge(_totals_of(one, plan))
     arrays, largest = totals.to_arrays(), dominant(totals.largest, totals.overall.squares())
     header = every[0].header
     if header["has_groups"]:
@@ -792,7 +782,7 @@ def evaluation_of(content: Content, confidence: float, min_groups: int) -> Evalu
     started = perf_counter()
     header, provenance = content.header, content.provenance
     plan = plan_of([content], confidence, min_groups)
-    totals = content.totals(plan)
+    totals = _totals_of(content, plan)
     if plan.buckets and sum(one.rows > 0 for one in provenance) > 1:
         totals.use_buckets()
     meta = Meta(
@@ -882,3 +872,14 @@ def _all_values(values: Iterable[Any]) -> object:
     if len(distinct) == 1:
         return distinct[0]
     return ", ".join("none" if value is None else str(value) for value in distinct)
+
+
+def _totals_of(content: Content, plan: Plan) -> Totals:
+    """Return totals with the codes of a plan, which may be changed."""
+    totals: Totals | None = None
+    with suppress(IndexError):  # another thread may take them
+        kept = content._kept.pop()
+        totals = kept.select(plan) if kept.has_codes_of(plan) else None
+    totals = totals or Totals.from_arrays(plan, content.arrays)
+    totals.largest = LargestGroup.of_header(content.header)
+    return totals
