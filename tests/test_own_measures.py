@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
@@ -23,6 +24,7 @@ from fastrank_eval.measures.clustered_sums import ChunkSums
 from fastrank_eval.measures.pooled import PooledValue, SummedMeasure
 from fastrank_eval.results.lookup import entries
 from fastrank_eval.testing import Row, check_measure
+from tests.support.batched import evaluate
 from tests.support.transcripts import Case, cases
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -428,3 +430,35 @@ def test_subclass_of_a_measure__has_its_values(of):
     rows = {"q": [1, 1, 1, 2, 2], "label": [0, 2, 1, 1, 0], "score": [3.0, 2.0, 2.0, 1.0, 0.0]}
     result = fe.evaluate(rows, group="q", label="label", score="score", measures=[measure, mine])
     assert np.array_equal(result[mine], result[measure])
+
+
+@pytest.mark.parametrize("options", [{"order": "grouped"}, {"order": "scattered"}, {"by": "slot"}])
+def test_measure__that_evaluates_other_rows__changes_no_other_value(options: dict) -> None:
+    def table(seed: int, rows: int) -> pa.Table:
+        rng = np.random.default_rng(seed)
+        columns = {
+            "user": np.sort(rng.integers(0, rows // 6, rows)),
+            "slot": rng.integers(0, 4, rows),
+            "click": rng.integers(0, 2, rows).astype(np.int8),
+            "pctr": rng.random(rows),
+            "other": rng.random(rows),
+        }
+        return pa.Table.from_batches(pa.table(columns).to_batches(max_chunksize=50))
+
+    meanwhile = table(1, 700)
+
+    class Recursive(Coverage):
+        name = "Recursive"
+        aliases = ()
+
+        def shared_values(self, ranking, cutoffs):
+            evaluate(meanwhile, **ROLES, threads=1, batch_rows=200, **options)
+            return super().shared_values(ranking, cutoffs)
+
+    every = []
+    for first in (Coverage(), Recursive()):
+        measures = [first, "GAUC", "nDCG@3", "LogLoss"]
+        several = {"group": "user", "label": "click", "score": ["pctr", "other"], "threads": 1}
+        result = evaluate(table(0, 600), **several, **options, measures=measures, batch_rows=200)
+        every.append([(v.score, v.slice, v.value, v.se) for v in result.values])
+    assert every[0] == every[1]

@@ -226,6 +226,15 @@ def drop_scratch(use: str, size: int) -> None:
         arrays.pop((use, 1, np.int64), None)
 
 
+def set_scratch_aside() -> None:
+    """Let the thread's next calls of `scratch` return other arrays.
+
+    Those that are in use are not overwritten then: call it before code of others, which may
+    evaluate other rows.
+    """
+    _thread_arrays.__dict__.clear()
+
+
 def scratch_table(
     use: str, lines: int, size: int, dtype: DTypeLike = np.float64, *, sparse: bool = False
 ) -> np.ndarray:

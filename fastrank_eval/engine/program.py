@@ -18,7 +18,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import LOG, elementary
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.jit import call_by_address, kernel
-from fastrank_eval._lib.threads import scratch, scratch_table
+from fastrank_eval._lib.threads import scratch, scratch_table, set_scratch_aside
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sort_descending, sort_group_codes
 from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure, of_package
@@ -239,6 +239,8 @@ class Program:
         name : callable
             Maps the position of a group to the text of its key, for messages.
         """
+        if self._runs_own_code:
+            set_scratch_aside()
         lines, groups = self._term_lines, len(ranking.rows)
         numbers = self._room(f"numbers {model}", lines + len(self._kinds), groups)
         reasons = self._room(f"reasons {model}", len(self.measures), groups, np.uint8)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
-from fastrank_eval._lib.threads import JobMap
+from fastrank_eval._lib.threads import JobMap, set_scratch_aside
 from fastrank_eval.engine.group_table import LargestGroup, larger
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import too_large
@@ -36,6 +36,7 @@ from fastrank_eval.engine.state_arrays import (
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.io.columns import rows_left_out_by
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.base import of_package
 from fastrank_eval.measures.clustered_sums import ClusteredSums
 from fastrank_eval.measures.pooled import (
     ClusteredMeasure,
@@ -140,6 +141,8 @@ class PooledStates:
             terms: dict[Hashable, np.ndarray] = {}
             for key, state in states.items():
                 measure = self._plan.pooled_states[key]
+                if not of_package(type(measure)):
+                    set_scratch_aside()
                 if isinstance(measure, ClusteredMeasure) and isinstance(state, ClusteredSums):
                     sums = measure.sum_rows(state, rows)
                     state.add_groups(sums)
