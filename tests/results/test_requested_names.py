@@ -233,7 +233,7 @@ def test_nightly__other_tools_names__are_shown_and_kept_beside_the_text() -> Non
     last = ("nightly.toml", "--date", "2026-11-19")
     found = nightly(*last, "--json", "summary.json", "--markdown")
     assert found.exit_code == 3, found.output
-    page, _, made = Path("pages/2026-11-19.html").read_text().partition('<section id="made"')
+    page, _, made = Path("pages/2026-11-19.html").read_text().partition('id="made"')
     assert "AP@2: MAP@2" in made
     client = Client(web_view(HistoryFile("history.db", 0)))
     nights = "first=2026-11-18&second=2026-11-19"
