@@ -139,8 +139,8 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
     _hand_back(adopted)
 
 
-#: Seconds in which a quick job is made.
-_QUICK = 1e-3
+#: Seconds in which a quick job is made; and until a thread works while no other job comes.
+_QUICK, _LONGEST_START = 1e-3, 0.05
 _thread_arrays = local()
 #: Arrays of threads that have ended, for those to come.
 _free_arrays: list[dict[Any, np.ndarray]] = []
@@ -159,7 +159,7 @@ def _adopt_arrays(adopted: list[dict[Any, np.ndarray]], begin: Event) -> None:
     with suppress(IndexError):
         arrays.update(_free_arrays.pop())
     adopted.append(arrays)
-    begin.wait()
+    begin.wait(_LONGEST_START)
 
 
 def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:

@@ -1,6 +1,7 @@
 """Memory that later threads and later runs use again."""
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -56,3 +57,17 @@ def test_borrowed_memory__that_is_short_or_very_long_is_not_kept(size, monkeypat
     monkeypatch.setattr(memory, "_kept", [])
     memory.give_back(memory.borrow(size))
     assert not memory._kept
+
+
+def test_jobs__begin_while_the_next_one_is_slow_to_come() -> None:
+    began = threading.Event()
+
+    def jobs() -> Iterator[bool]:
+        yield from (True, True)
+        yield began.wait(10)
+
+    def work(job: bool) -> bool:
+        began.set()
+        return job
+
+    assert all(threads.map_jobs(4, work, jobs()))
