@@ -159,7 +159,7 @@ def decode_array(column: pa.Array) -> pa.Array:
 
         return decode_array(pc.run_end_decode(column))
     if pa.types.is_dictionary(kind):
-        values = _wide(decode_array(column.dictionary))
+        values = wide(decode_array(column.dictionary))
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
@@ -198,7 +198,7 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _wide(column: pa.Array) -> pa.Array:
+def wide(column: pa.Array) -> pa.Array:
     """Widen offsets to 64 bits: repeated short strings can pass 2 GiB."""
     if pa.types.is_string(column.type):
         return column.cast(pa.large_string())

@@ -21,6 +21,7 @@ from fastrank_eval._lib.arrow import (
     row_column,
     text_buffers,
     uint64_windows,
+    wide,
 )
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval._lib.threads import scratch
@@ -487,7 +488,8 @@ class CategoricalEncoder:
         """
         if pa.types.is_dictionary(column.type):
             rows, used = _distinct_values(column.indices)
-            values = self._decode(column.dictionary).take(used)
+            # Of the type of rows that were joined, and so decoded.
+            values = wide(self._decode(column.dictionary)).take(used)
         else:
             rows, values = _distinct_values(self._decode(column))
         with self._lock:

@@ -222,6 +222,19 @@ def test_dictionaries__with_values_twice_nulls_and_some_of_no_row():
 # ---- all ways that rows take ---------------------------------------------------------------------
 
 
+def test_batches_of_a_categorical_column__change_no_bit_of_a_state() -> None:
+    log = LOG.set_column(
+        LOG.column_names.index("country"), "country", LOG["country"].dictionary_encode()
+    )
+    halves = pa.Table.from_batches(log.combine_chunks().to_batches(max_chunksize=9))
+    every = []
+    for table, batch_rows in ((log, None), (halves, 40)):
+        result = evaluate(table, "GAUC", by="country", keep="state", batch_rows=batch_rows)
+        arrays = result.state.arrays.items()
+        every.append({(at, n): a.tobytes() for at, part in arrays for n, a in part.items()})
+    assert every[0] == every[1]
+
+
 def test_layouts__change_no_bit(tmp_path):
     wanted = [*FEW, "AUC(se='clustered')", "FieldRCE(field='slot')"]
     by = ["slot,country", "kind", "@rows:3,7"]
