@@ -302,11 +302,12 @@ def _answer(night: Night, model: str, compared: Sequence[_Row]) -> _Row | None:
     verdicts = {one["verdict"] for one in (*main, *first)} - {"not tested"}
     if not verdicts:
         return None
+    overall = {one["verdict"] for one in main}
     answers = {
         "mixed": {"better", "worse"} <= verdicts,
         "worse": "worse" in verdicts,
-        "better": "better" in verdicts,
-        "changed": bool(verdicts & {"higher", "lower", "mixed"}),
+        "better": "better" in overall,
+        "changed": bool(verdicts & {"better", "higher", "lower", "mixed"}),
     }
     answer = next((word for word, holds in answers.items() if holds), "no difference shown")
     texts = [

@@ -24,7 +24,7 @@ from fastrank_eval.apps.nightly.findings import (
     score_findings,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality
+from fastrank_eval.apps.nightly.night import Finding, Night, NightDifference, NightQuality
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import sentences
@@ -379,6 +379,28 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
     equal = replace(equal, p_value=1.0, p_adjusted=1.0, verdict="no difference")
     (sentence,) = told(night, "GAUC[slot=side] delta < 1", compared=(equal,))
     assert "(+0.000, 95% CI +0.000 to +0.000), the same in every group" in sentence
+
+
+@pytest.mark.parametrize(
+    "everywhere, in_side, answer",
+    [
+        ("not significant", "better", "changed"),
+        ("not significant", "worse", "worse"),
+        ("better", "not significant", "better"),
+        ("better", "worse", "mixed"),
+        ("not significant", "not significant", "no difference shown"),
+    ],
+)
+def test_answer__is_better_only_where_all_rows_are(
+    everywhere: str, in_side: str, answer: str
+) -> None:
+    compared = tuple(
+        NightDifference("baseline", "new", "old", by, name, "GAUC", 0.1, verdict=verdict)
+        for by, name, verdict in ((None, "all", everywhere), ("slot", "slot=side", in_side))
+    )
+    (told_of,) = document(a_night(compared=compared))["ship"]
+    assert told_of["answer"] == answer
+    assert told_of["text"].startswith(f"new against old: {answer}")
 
 
 def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
