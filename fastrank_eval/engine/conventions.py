@@ -10,6 +10,7 @@ from fastrank_eval._lib.arguments import checked, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.parser import text_with_options
 
 
@@ -115,6 +116,12 @@ def with_clustered_errors(measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
     )
 
 
+def without_clustered_error(text: str) -> str:
+    """Return the text of the same value without AUC's clustered error."""
+    m = measure_of(text)
+    return str(m(se=None)) if m.option_values.get("se") == "clustered" else text
+
+
 def with_names(requested: Sequence[Measure], computed: Sequence[Measure]) -> tuple[Measure, ...]:
     """Let reports show computed measures by the names that were asked for.
 
@@ -135,13 +142,19 @@ def requested_names(
     """Map requested names to texts of measures with other options.
 
     A name has all options that were requested. Where the text of a measure is the name of another
-    one, the map has both names: ``nDCG(gain='exp')`` and ``nDCG``.
+    one, the map has both names: ``nDCG(gain='exp')`` and ``nDCG``. AUC that has its clustered error
+    because of a baseline is found as ``AUC`` too, where ``AUC(rel=1)`` was requested.
     """
     rows = [
         (m, text_with_options(m), str(other)) for m, other in zip(requested, computed, strict=True)
     ]
     changed = {name for m, name, text in rows if str(m) != text}
-    return {name: text for _, name, text in rows if name in changed or text in changed}
+    found = {name: text for _, name, text in rows if name in changed or text in changed}
+    taken = {text for *_, text in rows}
+    for m, _, text in rows:
+        if str(m) not in taken and without_clustered_error(text) == str(m):
+            found.setdefault(str(m), text)
+    return found
 
 
 _LINEAR = {"gain": "linear"}

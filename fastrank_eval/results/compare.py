@@ -12,7 +12,7 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import column_name, require_baseline
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.conventions import with_clustered_errors
+from fastrank_eval.engine.conventions import with_clustered_errors, without_clustered_error
 from fastrank_eval.engine.group_table import LARGEST, GroupTable
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import (
@@ -120,7 +120,8 @@ def compare_results(
     base = _baseline_of(result, paired, other, baseline)
     if other is not None or (paired is not None and paired.baseline != base):
         paired = None
-    texts = result.measures if other is None else _common_measures(result, other)
+    shared = _shared_measures(result, result if other is None else other)
+    texts = tuple(shared)
     measures = [measure(text) for text in texts]
     refuse_pooled(choices.test, measures)
     joined: dict[str, int] | None = None
@@ -134,13 +135,14 @@ def compare_results(
         if paired is None or choices.needs_groups:
             records = result.group_table()
     else:
-        _check_conventions(result, other, texts)
+        _check_conventions(result, other, shared)
         slicings = tuple(by for by in slicings if by in slicings_of(other.values))
         names = {base, *other.scores} if base in other.scores else {base}
         names_of_other = {
             score: score if score != base else free_name(score, names) for score in other.scores
         }
         sides = ((result, {base: base}), (other, names_of_other))
+        own_texts = dict(zip(shared, shared, strict=True)), {shared[own]: own for own in shared}
         meta = _common_meta(result, other, slicings, _expressions(sides))
         records, joined = join_groups(
             result.group_table(),
@@ -151,10 +153,10 @@ def compare_results(
         )
         candidates = list(names_of_other.values())
         evaluated = [
-            replace(v, score=candidate)
-            for source, score_names in sides
+            replace(v, score=candidate, measure=of_source[v.measure])
+            for (source, score_names), of_source in zip(sides, own_texts, strict=True)
             for v in source.values
-            if v.measure in texts and (candidate := score_names.get(v.score)) is not None
+            if v.measure in of_source and (candidate := score_names.get(v.score)) is not None
         ]
     values = values_by_slice(evaluated)
     if paired is not None:
@@ -330,19 +332,29 @@ def _baseline_of(
     return name
 
 
-def _common_measures(result: Labelled, other: Labelled) -> tuple[str, ...]:
-    """List the measures that both results have."""
-    texts = tuple(text for text in result.measures if text in other.measures)
-    if not texts:
-        one, two = (", ".join(each.names.values()) for each in (result, other))
+def _shared_measures(result: Labelled, other: Labelled) -> dict[str, str]:
+    """Map the measures that both results have to their texts in the other.
+
+    A baseline selects AUC's clustered error, which changes no value: it is the same measure.
+    """
+    of_value = {without_clustered_error(text): text for text in other.measures}
+    found = {
+        text: text if text in other.measures else of_value.get(without_clustered_error(text))
+        for text in result.measures
+    }
+    shared = {text: theirs for text, theirs in found.items() if theirs is not None}
+    if not shared:
+        names = [list(each.names.values()) for each in (result, other)]
+        if not set(names[0]).isdisjoint(names[1]):  # of measures with other options
+            names = [list(each.measures) for each in (result, other)]
         raise ArgumentError(
-            f"the results share no measure: one has {one}, the other {two}; evaluate both with the "
-            "same measures."
+            f"the results share no measure: one has {', '.join(names[0])}, the other "
+            f"{', '.join(names[1])}; evaluate both with the same measures."
         )
-    return texts
+    return shared
 
 
-def _check_conventions(result: Labelled, other: Labelled, texts: Sequence[str]) -> None:
+def _check_conventions(result: Labelled, other: Labelled, shared: Mapping[str, str]) -> None:
     """Raise if the conventions of two results differ."""
     left, right = (plain_value(r.meta.conventions) for r in (result, other))
     names = [
@@ -350,8 +362,11 @@ def _check_conventions(result: Labelled, other: Labelled, texts: Sequence[str]) 
     ]
     pairs = [(name, left.get(name), right.get(name)) for name in names]
     left_options, right_options = left.get("measures") or {}, right.get("measures") or {}
+    # Texts that differ have no other option than AUC's error.
     pairs += [
-        (f"options of {text}", left_options.get(text), right_options.get(text)) for text in texts
+        (f"options of {text}", left_options.get(text), right_options.get(text))
+        for text, theirs in shared.items()
+        if text == theirs
     ]
     for name, left_value, right_value in pairs:
         if left_value != right_value:

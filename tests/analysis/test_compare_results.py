@@ -56,6 +56,26 @@ def test_two_results__over_the_same_groups__have_the_bits_of_one(test) -> None:
     assert "groups joined by key: 60 in both results" in repr(found)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_two_results__one_with_a_baseline__both_have_auc(reverse) -> None:
+    log = click_log(seed=3)
+    alone = evaluate(log, "old", "AUC,GAUC")
+    both = evaluate(log, ["old", "new"], "AUC,GAUC", baseline="old")
+    if reverse:
+        line = both.compare(evaluate(log, "new", "AUC,GAUC"), baseline="old").find("AUC", "new")
+    else:
+        line = alone.compare(both).find("AUC", "new")
+    assert line.delta == both.value("AUC", "new") - alone.value("AUC")
+    assert np.isnan(line.se)
+
+
+def test_two_results__of_one_name_with_other_options__are_told_apart() -> None:
+    log = click_log(seed=3)
+    plain, binned = evaluate(log, "old", "AUC"), evaluate(log, "new", "AUC(bins=64)")
+    with pytest.raises(ArgumentError, match=r"one has AUC, the other AUC\(bins=64"):
+        plain.compare(binned)
+
+
 def test_two_results__over_other_groups__count_those_that_do_not_match() -> None:
     log = click_log(seed=3)
     mine = {name: column[log["user"] < 50] for name, column in log.items()}

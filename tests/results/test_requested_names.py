@@ -77,6 +77,19 @@ def test_gate__on_a_measure__does_not_depend_on_what_else_is_requested() -> None
     assert failure.kind == "not_computed"
 
 
+@pytest.mark.parametrize("baseline", [None, "old"])
+@pytest.mark.parametrize("name", ["AUC", "AUC(rel=1)", "ROCAUC"])
+def test_auc__by_any_spelling__is_found_with_and_without_a_baseline(
+    name: str, baseline: str | None
+) -> None:
+    log = {**LOG, "label": [int(grade > 1) for grade in LOG["label"]]}
+    result = fe.evaluate(
+        log, group="q", label="label", score=["old", "new"], measures=name, baseline=baseline
+    )
+    assert result.value("AUC", "new") == result.value(name, "new")
+    assert result.check("new: AUC < 0").passed
+
+
 def test_value__of_a_name_that_was_not_requested__is_refused() -> None:
     with pytest.raises(fe.MeasureError, match="nDCG was not part"):
         evaluate(EXP).value("nDCG")
