@@ -438,15 +438,6 @@ class Content:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_kept": []}
 
-    def check(self) -> None:
-        """Read every array, and the largest group."""
-        LargestGroup.of_header(self.header)
-        totals = Totals.from_arrays(plan_of([self]), self.arrays)
-        if sum(each.nbytes for of in self.arrays.values() for each in of.values()) <= _KEPT_BYTES:
-            self._kept.append(totals)
-        if self.header["has_groups"]:
-            groups_of(self)
-
     @property
     def scores(self) -> tuple[str, ...]:
         """Score columns: the models."""
@@ -883,3 +874,13 @@ def _totals_of(content: Content, plan: Plan) -> Totals:
     totals = totals or Totals.from_arrays(plan, content.arrays)
     totals.largest = LargestGroup.of_header(content.header)
     return totals
+
+
+def check_content(content: Content) -> None:
+    """Read every array of a state, and its largest group."""
+    LargestGroup.of_header(content.header)
+    totals = Totals.from_arrays(plan_of([content]), content.arrays)
+    if sum(each.nbytes for of in content.arrays.values() for each in of.values()) <= _KEPT_BYTES:
+        content._kept.append(totals)
+    if content.header["has_groups"]:
+        groups_of(content)

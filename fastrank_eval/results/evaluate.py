@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import check_one_label, column_name, named
+from fastrank_eval._lib.arguments import check_one_label, named
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import OPTIONS, Options, check_names, options_by_label
@@ -391,7 +391,8 @@ def compare(
         "replicates": replicates,
         "seed": seed,
     }
-    column_name("baseline", options["baseline"])
+    if options["baseline"] is None:
+        raise ArgumentError("baseline: must be one of the score columns, got None; name one.")
     read = Options.read(source, options)
     others = ", ".join(sorted((read.keep or frozenset()) - {"values"}))
     if others:

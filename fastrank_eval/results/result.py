@@ -29,6 +29,7 @@ from fastrank_eval.engine.state_arrays import BY_BUCKET, VALUES, StateArrays
 from fastrank_eval.engine.state_file import (
     Content,
     check_agreement,
+    check_content,
     check_crossing,
     check_repeated,
     merge_contents,
@@ -858,5 +859,5 @@ def checked_state(header: dict[str, Any], states: StateArrays, source: str) -> S
     """Build the state, if all its arrays exist and can be read."""
     with wrap_errors(repr(source)):
         state = State(header, states, repr(source))
-        state.check()
+        check_content(state)
     return state
