@@ -220,7 +220,7 @@ def scratch(
 
 
 def drop_scratch(use: str, size: int) -> None:
-    """Forget an array of integers of which more than a small part was touched."""
+    """Forget an array of integers if more than a small part of it was used."""
     arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
     if size * 8 > _MAX_BYTES:
         arrays.pop((use, 1, np.int64), None)

@@ -412,7 +412,7 @@ class Sums(States):
         return arrays | {(where, *at): state.to_arrays() for at, state in self._states()}
 
     def _states(self) -> list[tuple[tuple[str, str], MeanState | PairedState | BucketSums]]:
-        """List the parts of which each is a state in a file."""
+        """List the parts that are stored as states of their own."""
         kinds = MeanState | PairedState | BucketSums
         return [(at, state) for at, state in self.parts.items() if isinstance(state, kinds)]
 
