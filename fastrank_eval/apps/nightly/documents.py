@@ -299,11 +299,12 @@ def _answers(night: Night, differences: Iterable[_Row]) -> list[_Row]:
 def _answer(night: Night, model: str, compared: Sequence[_Row]) -> _Row | None:
     main = [one for one in compared if one["slice"] == ALL]
     first = [one for one in compared if one["measure"] in night.measures[:1]]
-    verdicts = {one["verdict"] for one in (*main, *first)} - {"not tested"}
+    verdicts = {one["verdict"] for one in (*main, *first)}
     if not verdicts:
         return None
     overall = {one["verdict"] for one in main}
     answers = {
+        "not tested": verdicts == {"not tested"},
         "mixed": {"better", "worse"} <= verdicts,
         "worse": "worse" in verdicts,
         "better": "better" in overall,

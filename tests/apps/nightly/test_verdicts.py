@@ -389,6 +389,8 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
         ("better", "not significant", "better"),
         ("better", "worse", "mixed"),
         ("not significant", "not significant", "no difference shown"),
+        ("not tested", "not significant", "no difference shown"),
+        ("not tested", "not tested", "not tested"),
     ],
 )
 def test_answer__is_better_only_where_all_rows_are(
