@@ -49,9 +49,7 @@ def second_reason(group, rows, options):  # type: ignore[no-untyped-def]
 def own(value: GroupFunction) -> fe.Measure:
     class OfGroup(Own):
         name = "OfGroup"
-
-        def group_function(self) -> GroupFunction:
-            return value
+        group_function = value
 
     return fe.register(OfGroup)
 
@@ -112,8 +110,7 @@ def test_own_check_of_grades__sees_every_grade(batch_rows):
             if (ranking.grade % 1 != 0).any():
                 raise fe.MeasureError("Whole: whole grades only.")
 
-        def group_function(self):
-            return GroupFunction(one_half)
+        group_function = GroupFunction(one_half)
 
     whole = fe.register(Whole)
     log = {"user": [1, 1, 2, 2], "grade": [1.0, 3.0, 1.5, 0.0], "score": [4.0, 3.0, 2.0, 1.0]}
@@ -130,6 +127,7 @@ def test_kernel_that_is_defined_anew__is_used_by_the_next_call():
     class Anew(Own):
         name = "Anew"
 
+        @property
         def group_function(self):
             return functions[-1]
 

@@ -461,7 +461,7 @@ _NO_GRADES = GradedGains(np.empty((0, 1)), _NO_ORDER)
 
 def _function_of(measure: Measure) -> GroupFunction | None:
     """Return the kernel of a measure; refuse methods that it would not call."""
-    kind, function = type(measure), measure.group_function()
+    kind, function = type(measure), measure.group_function
     replaced = ["to_summand"] if function is None else ["to_summand", "reasons"]
     for name in replaced:
         if getattr(kind, name) is not getattr(Measure, name):

@@ -34,46 +34,6 @@ if TYPE_CHECKING:
     from fastrank_eval.stats.score_runs import RocSteps
 
 
-class GroupedAUC(Measure):
-    """GAUC, the weighted mean of the groups' AUC."""
-
-    name = "GAUC"
-    summary = "mean over groups of the AUC inside the group, weighted by impressions"
-    formula = (
-        "sum_g w_g AUC_g / sum_g w_g,  AUC_g = P(score of a relevant row > of another), ties 1/2"
-    )
-    reference = "Zhou et al. (2018), doi:10.1145/3219819.3219823"
-    options = (
-        Param(WEIGHT.name, "impressions", WEIGHT.doc, WEIGHT.read),
-        REL,
-        Param(
-            "single_class",
-            None,
-            "value of a group whose rows are all relevant, or all not relevant: 'skip', 0, "
-            "0.5, 1 or 'error'; None: set by undefined=",
-            one_of(None, "skip", 0, 0.5, 1, "error"),
-        ),
-        Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
-        Param("min_positives", 0, "leave out groups of fewer relevant rows", integer(0)),
-    )
-    aliases = ("uAUC", "GroupAUC", "QueryAUC")
-    takes_cutoff = False
-    uses_row_weights = True
-    ranks_every_row = True
-
-    def group_function(self) -> GroupFunction:
-        return _AUC
-
-    def numbers(self) -> tuple[float, ...]:
-        return self.min_rows, self.min_positives
-
-    def undefined_if_empty(self) -> str | None:
-        return "all_negative"
-
-    def empty_is_known(self) -> bool:
-        return not (self.min_rows or self.min_positives)
-
-
 @inlined
 def _auc(group, rows, options):  # type: ignore[no-untyped-def]
     """Count twice the pairs won, in integers: only the last division rounds."""
@@ -163,7 +123,42 @@ def _why_undefined(group, rows, options):  # type: ignore[no-untyped-def]
     return 4 if positive == 0.0 else 5
 
 
-_AUC = GroupFunction(_auc, _REASONS, _why_undefined)
+class GroupedAUC(Measure):
+    """GAUC, the weighted mean of the groups' AUC."""
+
+    name = "GAUC"
+    summary = "mean over groups of the AUC inside the group, weighted by impressions"
+    formula = (
+        "sum_g w_g AUC_g / sum_g w_g,  AUC_g = P(score of a relevant row > of another), ties 1/2"
+    )
+    reference = "Zhou et al. (2018), doi:10.1145/3219819.3219823"
+    options = (
+        Param(WEIGHT.name, "impressions", WEIGHT.doc, WEIGHT.read),
+        REL,
+        Param(
+            "single_class",
+            None,
+            "value of a group whose rows are all relevant, or all not relevant: 'skip', 0, "
+            "0.5, 1 or 'error'; None: set by undefined=",
+            one_of(None, "skip", 0, 0.5, 1, "error"),
+        ),
+        Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
+        Param("min_positives", 0, "leave out groups of fewer relevant rows", integer(0)),
+    )
+    aliases = ("uAUC", "GroupAUC", "QueryAUC")
+    takes_cutoff = False
+    uses_row_weights = True
+    ranks_every_row = True
+    group_function = GroupFunction(_auc, _REASONS, _why_undefined)
+
+    def numbers(self) -> tuple[float, ...]:
+        return self.min_rows, self.min_positives
+
+    def undefined_if_empty(self) -> str | None:
+        return "all_negative"
+
+    def empty_is_known(self) -> bool:
+        return not (self.min_rows or self.min_positives)
 
 
 #: Names of details: the standard errors and the error bound.

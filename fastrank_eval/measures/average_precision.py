@@ -10,12 +10,7 @@ from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
-from fastrank_eval.measures.base import (
-    REL,
-    WEIGHT,
-    Measure,
-    Param,
-)
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.group_function import (
     GroupFunction,
@@ -32,65 +27,6 @@ if TYPE_CHECKING:
 
 _OVER = ("relevant", "min", "retrieved")
 _RELEVANT, _MIN, _RETRIEVED = range(3)
-
-
-class AveragePrecision(Measure):
-    """AP@k, the sum of precisions at relevant ranks up to k, over R."""
-
-    name = "AP"
-    summary = "mean over the relevant rows of the precision at their rank"
-    formula = "1/R sum over relevant ranks i <= k of hits@i / i"
-    reference = "Buckley & Voorhees (2000), doi:10.1145/345508.345543"
-    options = (
-        REL,
-        Param(
-            "over",
-            "relevant",
-            "divide by 'relevant': R; 'min': min(k, R); 'retrieved': the "
-            "relevant rows that have a score",
-            one_of(*_OVER),
-        ),
-        Param(
-            "interpolated",
-            False,
-            "take the best precision at this or a later rank; no closed form under ties",
-            one_of(False, True),
-        ),
-        WEIGHT,
-    )
-    aliases = ("MAP", "AveragePrecision")
-    needs_relevant = True
-
-    def check_complete(self) -> None:
-        if self.over == "min" and self.cutoff is None:
-            raise MeasureError(f"{self.name}(over='min') divides by min(k, R); add a cutoff, @k.")
-
-    def has_expectation(self) -> bool:
-        return not self.interpolated
-
-    def group_function(self) -> GroupFunction:
-        return _INTERPOLATED if self.interpolated else _AVERAGE
-
-    def numbers(self) -> tuple[float, ...]:
-        return (_OVER.index(self.over),)
-
-    def discounts(self) -> tuple[str, float] | None:
-        return None if self.interpolated else ("reciprocal", 0.0)
-
-
-class GeometricAveragePrecision(AveragePrecision):
-    """GMAP, the geometric mean of AP: poor groups weigh more than good ones.
-
-    The value of a group is its AP. The mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval.
-    The bound prevents that one group of AP 0 makes the mean 0.
-    """
-
-    name = "GMAP"
-    summary = "AP, with a geometric mean over groups"
-    formula = "exp(mean over groups of ln max(AP, 0.00001))"
-    reference = "Robertson (2006), doi:10.1145/1183614.1183630"
-    aliases = ("gm_map", "gm_ap")
-    aggregate = "geometric mean"
 
 
 @inlined
@@ -164,6 +100,67 @@ def _interpolated(group, rows, options):  # type: ignore[no-untyped-def]
 _AVERAGE = GroupFunction(_average_precision)
 _INTERPOLATED = GroupFunction(_interpolated)
 
+
+class AveragePrecision(Measure):
+    """AP@k, the sum of precisions at relevant ranks up to k, over R."""
+
+    name = "AP"
+    summary = "mean over the relevant rows of the precision at their rank"
+    formula = "1/R sum over relevant ranks i <= k of hits@i / i"
+    reference = "Buckley & Voorhees (2000), doi:10.1145/345508.345543"
+    options = (
+        REL,
+        Param(
+            "over",
+            "relevant",
+            "divide by 'relevant': R; 'min': min(k, R); 'retrieved': the "
+            "relevant rows that have a score",
+            one_of(*_OVER),
+        ),
+        Param(
+            "interpolated",
+            False,
+            "take the best precision at this or a later rank; no closed form under ties",
+            one_of(False, True),
+        ),
+        WEIGHT,
+    )
+    aliases = ("MAP", "AveragePrecision")
+    needs_relevant = True
+
+    def check_complete(self) -> None:
+        if self.over == "min" and self.cutoff is None:
+            raise MeasureError(f"{self.name}(over='min') divides by min(k, R); add a cutoff, @k.")
+
+    def has_expectation(self) -> bool:
+        return not self.interpolated
+
+    @property
+    def group_function(self) -> GroupFunction:  # type: ignore[override]
+        return _INTERPOLATED if self.interpolated else _AVERAGE
+
+    def numbers(self) -> tuple[float, ...]:
+        return (_OVER.index(self.over),)
+
+    def discounts(self) -> tuple[str, float] | None:
+        return None if self.interpolated else ("reciprocal", 0.0)
+
+
+class GeometricAveragePrecision(AveragePrecision):
+    """GMAP, the geometric mean of AP: poor groups weigh more than good ones.
+
+    The value of a group is its AP. The mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval.
+    The bound prevents that one group of AP 0 makes the mean 0.
+    """
+
+    name = "GMAP"
+    summary = "AP, with a geometric mean over groups"
+    formula = "exp(mean over groups of ln max(AP, 0.00001))"
+    reference = "Robertson (2006), doi:10.1145/1183614.1183630"
+    aliases = ("gm_map", "gm_ap")
+    aggregate = "geometric mean"
+
+
 ROUNDING = Param(
     "rounding",
     "nearest",
@@ -175,17 +172,48 @@ ROUNDING = Param(
 _ELEVEN = tuple(level / 10 for level in range(11))
 
 
+@inlined
+def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average the best precisions with at least the hits of each recall level."""
+    if group.relevant == 0:
+        return np.nan
+    best = 0.0
+    hits = group.hits
+    for e in range(group.end - 1, group.first - 1, -1):
+        if rows.above[e] < group.retrieved and rows.grade[e] >= options.rel:
+            best = max(best, hits / (rows.above[e] + 1))
+            options.scratch[hits] = best
+            hits -= 1
+    up = options.parameters[0] != 0.0
+    levels = int(options.parameters[1])
+    total = 0.0
+    for k in range(levels):
+        needed = max(_relevant_at(options.parameters[2 + k], group.relevant, up), 1)
+        if needed <= group.hits:
+            total += options.scratch[needed]
+    return total / levels
+
+
+@inlined
+def _relevant_at(recall, relevant, up):  # type: ignore[no-untyped-def]
+    """Return the relevant rows that reach a recall level; see `ROUNDING`."""
+    exact = recall * relevant
+    if up:
+        return np.int64(np.floor(exact + 0.9))
+    # Not floor(x + 0.5): the sum itself may round up to the next integer.
+    floor = np.floor(exact)
+    return np.int64(floor) + (exact - floor >= 0.5)
+
+
 class _InterpolatedBase(Measure):
     """Base class: the best precision at recall levels, averaged."""
 
     needs_relevant = True
     takes_cutoff = False
+    group_function = GroupFunction(_at_levels, uses_scratch=True)
 
     def has_expectation(self) -> bool:
         return False  # a maximum over ranks
-
-    def group_function(self) -> GroupFunction:
-        return _AT_LEVELS
 
     def numbers(self) -> tuple[float, ...]:
         recall = self.option_values.get("recall", _ELEVEN)
@@ -243,71 +271,6 @@ class ElevenPointPrecision(_InterpolatedBase):
 
 
 @inlined
-def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
-    """Average the best precisions with at least the hits of each recall level."""
-    if group.relevant == 0:
-        return np.nan
-    best = 0.0
-    hits = group.hits
-    for e in range(group.end - 1, group.first - 1, -1):
-        if rows.above[e] < group.retrieved and rows.grade[e] >= options.rel:
-            best = max(best, hits / (rows.above[e] + 1))
-            options.scratch[hits] = best
-            hits -= 1
-    up = options.parameters[0] != 0.0
-    levels = int(options.parameters[1])
-    total = 0.0
-    for k in range(levels):
-        needed = max(_relevant_at(options.parameters[2 + k], group.relevant, up), 1)
-        if needed <= group.hits:
-            total += options.scratch[needed]
-    return total / levels
-
-
-@inlined
-def _relevant_at(recall, relevant, up):  # type: ignore[no-untyped-def]
-    """Return the relevant rows that reach a recall level; see `ROUNDING`."""
-    exact = recall * relevant
-    if up:
-        return np.int64(np.floor(exact + 0.9))
-    # Not floor(x + 0.5): the sum itself may round up to the next integer.
-    floor = np.floor(exact)
-    return np.int64(floor) + (exact - floor >= 0.5)
-
-
-_AT_LEVELS = GroupFunction(_at_levels, uses_scratch=True)
-
-
-class QMeasure(PositiveGain):
-    """Q@k, the mean of the blended ratio at the ranks of rows with a gain.
-
-    With beta 0 it is AP@k of rows with a gain, divided by min(k, R).
-    """
-
-    name = "Q"
-    summary = "mean over rows with a gain of hits and gains down to their rank, over the ideal ones"
-    formula = (
-        "1/min(k, R) sum over ranks i <= k of rows with a gain of "
-        "(hits@i + beta CG@i) / (i + beta ICG@i)"
-    )
-    reference = "Sakai (2004), NTCIR-4 Open Submission Session"
-    options = (
-        LINEAR_GAIN,
-        Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
-        WEIGHT,
-    )
-    aliases = ("QMeasure", "Q_measure")
-
-    best_gains = "judged"
-
-    def group_function(self) -> GroupFunction:
-        return _BLENDED
-
-    def numbers(self) -> tuple[float, ...]:
-        return (float(self.beta),)
-
-
-@inlined
 def _blended(group, rows, options):  # type: ignore[no-untyped-def]
     """Average the expected blended ratios over tie blocks.
 
@@ -351,7 +314,31 @@ def _blended(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(value, 1.0) if value == value else np.inf
 
 
-_BLENDED = GroupFunction(_blended)
+class QMeasure(PositiveGain):
+    """Q@k, the mean of the blended ratio at the ranks of rows with a gain.
+
+    With beta 0 it is AP@k of rows with a gain, divided by min(k, R).
+    """
+
+    name = "Q"
+    summary = "mean over rows with a gain of hits and gains down to their rank, over the ideal ones"
+    formula = (
+        "1/min(k, R) sum over ranks i <= k of rows with a gain of "
+        "(hits@i + beta CG@i) / (i + beta ICG@i)"
+    )
+    reference = "Sakai (2004), NTCIR-4 Open Submission Session"
+    options = (
+        LINEAR_GAIN,
+        Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
+        WEIGHT,
+    )
+    aliases = ("QMeasure", "Q_measure")
+    best_gains = "judged"
+    group_function = GroupFunction(_blended)
+
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.beta),)
+
 
 #: Rules for the area at a threshold: the precision there, the mean of both ends, or the exact
 #: integral between them.

@@ -139,6 +139,8 @@ class Measure:
     #: How the values of groups are combined: "mean", "sum" or, if the measure needs a relevant row,
     #: "geometric mean".
     aggregate: ClassVar[str] = "mean"
+    #: The kernel of one group; None if Python computes the values.
+    group_function: GroupFunction | None = None
 
     @property
     def needs_groups(self) -> bool:
@@ -169,7 +171,7 @@ class Measure:
             if "group_function" in kind.__dict__:
                 break
             if {"shared_values", "compute"} & set(kind.__dict__):
-                cls.group_function = Measure.group_function  # type: ignore[method-assign]
+                cls.group_function = None
                 break
         if "name" in cls.__dict__ and cls.__module__.startswith(_FAMILIES):
             _add(cls)
@@ -360,15 +362,6 @@ class Measure:
             self.option_values[name] for name in self.option_values if name != "weight"
         )
 
-    def group_function(self) -> GroupFunction | None:
-        """Return the kernel of one group; None if Python computes the values."""
-        return None
-
-    def function_in(self, functions: Mapping[str, GroupFunction]) -> GroupFunction:
-        """Return the kernel of the nearest class that a table names."""
-        names = (kind.__dict__.get("name", "") for kind in type(self).__mro__)
-        return next(functions[name] for name in names if name in functions)
-
     def numbers(self) -> tuple[float, ...]:
         """Return the numbers that the kernel of one group reads."""
         return ()
@@ -494,7 +487,8 @@ def _check_class(kind: type[Measure]) -> None:
     derived = not kind.pooled or hasattr(kind, "pooled_value")
     own = (kind.shared_values, kind.compute.__func__)  # type: ignore[attr-defined]
     computes = kind.pooled or own != (Measure.shared_values, Measure.compute.__func__)  # type: ignore[attr-defined]
-    computes |= kind.group_function is not Measure.group_function
+    computes |= kind.group_function is not None
+    function_of_group = isinstance(kind.group_function, GroupFunction | property | None)
     function = "a method (self, ranking, cutoffs), or pass a function of a query to measure_of"
     for name, right, wanted in (
         *(
@@ -508,6 +502,7 @@ def _check_class(kind: type[Measure]) -> None:
         ("range", bounds and len(kind.range) == 2, "(low, high) of numbers"),
         ("scores", kind.scores in SCORE_KINDS, f"one of {SCORE_KINDS}"),
         ("aggregate", kind.aggregate in _AGGREGATES, f"one of {_AGGREGATES}"),
+        ("group_function", function_of_group, "a GroupFunction"),
         ("shared_values", computes, function),
     ):
         if not right:
@@ -538,7 +533,7 @@ def _check_options(kind: type[Measure]) -> None:
     wrong: tuple[object, object] | None = None
     if not kind.pooled and WEIGHT.name not in names:
         wrong = kind.options, "add WEIGHT"
-    in_python = kind.group_function is Measure.group_function
+    in_python = kind.group_function is None
     reads_rel = kind.needs_relevant and in_python and kind.reasons is Measure.reasons
     if reads_rel and REL.name not in names:
         wrong = kind.options, "add REL, which needs_relevant reads"

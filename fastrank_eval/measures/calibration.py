@@ -330,10 +330,7 @@ def _column(value: Any) -> str | None:
 
 
 FIELD = Param(
-    "field",
-    None,
-    "the column whose values define the parts; required; null is a value",
-    _column,
+    "field", None, "the column whose values define the parts; required; null is a value", _column
 )
 
 

@@ -32,10 +32,98 @@ _HITS, _PRECISIONS, _SUCCESS, _ENDLESS, _INDEPENDENT, _GREEDY = range(6)
 _AGRAWAL = "Agrawal et al. (2009), doi:10.1145/1498759.1498766"
 
 
+@inlined
+def _expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum the discounted gain of an intent, exact in expectation over ties.
+
+    Of n tied rows r cover the intent. Rank t of the block, counted from 0, has one of them with
+    probability r/n. Then t of the other n - 1 rows come before it, and r - 1 of the n - 1 cover the
+    intent. So the gain is the mean of keep^h for a hypergeometric h. The mean starts at 1 with the
+    rows that do not cover the intent. The others are added one at a time: if t of i rows are drawn,
+    the new row is among them with probability t/i. By Maclaurin's inequality the mean is at most
+    m^t with m = 1 - (1 - keep) (r - 1)/(n - 1). Terms with a bound below 1e-22 are left out.
+    """
+    keep, scratch = options.parameters[1], options.scratch
+    remaining = 1.0
+    total = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < group.retrieved:
+        c = rows.above[e]
+        n = rows.size[e]
+        first = e
+        e = end_of_block(rows, e, group.end)
+        r = e - first
+        ranks = ranks_in_sight(options, c, n)
+        if ranks <= 0:
+            break
+        if n == 1:
+            total += remaining * options.discount[c]
+            remaining *= keep
+            continue
+        mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
+        ranks = ranks_that_count(ranks, mean)
+        for t in range(ranks):
+            scratch[t] = 1.0
+        if keep < 1.0:
+            drawn = n - r
+            for _ in range(r - 1):
+                drawn += 1
+                for t in range(min(ranks - 1, drawn), 0, -1):
+                    others = (drawn - t) / drawn
+                    scratch[t] = others * scratch[t] + (1.0 - others) * keep * scratch[t - 1]
+        gained = 0.0
+        for t in range(ranks):
+            gained += scratch[t] * options.discount[c + t]
+        total += remaining * (r / n) * gained
+        for _ in range(r):
+            remaining *= keep
+    return total
+
+
+@inlined
+def _diversity(group, rows, options):  # type: ignore[no-untyped-def]
+    """Average over intents.
+
+    Each is a group in which the rows that cover it are relevant.
+    """
+    kind = options.parameters[0]
+    total = 0.0
+    intents = 0
+    e = group.first
+    while e < group.end:
+        first = e
+        while e < group.end and rows.grade[e] == rows.grade[first]:
+            e += 1
+        n = e - first
+        intent = Group(first, e, group.rows, group.retrieved, n, n, 0.0, 0.0)
+        if kind == _HITS:
+            total += hits_above(intent, rows, 1.0, depth_of(intent, options))
+        elif kind == _PRECISIONS:
+            total += sum_of_precisions(intent, rows, options) / n
+        elif kind == _SUCCESS:
+            total += success(intent, rows, options)
+        else:
+            total += _expected_gain(intent, rows, options)
+        intents += 1
+    if intents == 0:
+        return np.nan
+    mean = total / intents
+    if kind == _GREEDY:
+        return mean * intents / group.ideal
+    if kind == _HITS:
+        mean /= max(depth_of(group, options), 1)
+    elif kind == _INDEPENDENT:
+        mean /= group.ideal
+    elif kind == _ENDLESS:
+        mean *= options.parameters[2]
+    return at_most(mean, 1.0)
+
+
 class Diversity(Measure):
     """Base class of measures of diversity: they use subtopics, not labels."""
 
     needs_subtopics = True
+    group_function = GroupFunction(_diversity, ("no_subtopics",), uses_scratch=True)
 
     def undefined_if_empty(self) -> str | None:
         return "no_subtopics"
@@ -52,9 +140,6 @@ class Diversity(Measure):
                 "'item' or 'input'"
             )
         return None
-
-    def group_function(self) -> GroupFunction:
-        return _DIVERSITY
 
 
 class _IntentAware(Diversity):
@@ -279,96 +364,6 @@ class NormalizedNoveltyRBP(_Greedy):
 
     def discounts(self) -> tuple[str, float]:
         return "geometric", float(self.beta)
-
-
-@inlined
-def _expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
-    """Sum the discounted gain of an intent, exact in expectation over ties.
-
-    Of n tied rows r cover the intent. Rank t of the block, counted from 0, has one of them with
-    probability r/n. Then t of the other n - 1 rows come before it, and r - 1 of the n - 1 cover the
-    intent. So the gain is the mean of keep^h for a hypergeometric h. The mean starts at 1 with the
-    rows that do not cover the intent. The others are added one at a time: if t of i rows are drawn,
-    the new row is among them with probability t/i. By Maclaurin's inequality the mean is at most
-    m^t with m = 1 - (1 - keep) (r - 1)/(n - 1). Terms with a bound below 1e-22 are left out.
-    """
-    keep, scratch = options.parameters[1], options.scratch
-    remaining = 1.0
-    total = 0.0
-    e = group.first
-    while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        first = e
-        e = end_of_block(rows, e, group.end)
-        r = e - first
-        ranks = ranks_in_sight(options, c, n)
-        if ranks <= 0:
-            break
-        if n == 1:
-            total += remaining * options.discount[c]
-            remaining *= keep
-            continue
-        mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
-        ranks = ranks_that_count(ranks, mean)
-        for t in range(ranks):
-            scratch[t] = 1.0
-        if keep < 1.0:
-            drawn = n - r
-            for _ in range(r - 1):
-                drawn += 1
-                for t in range(min(ranks - 1, drawn), 0, -1):
-                    others = (drawn - t) / drawn
-                    scratch[t] = others * scratch[t] + (1.0 - others) * keep * scratch[t - 1]
-        gained = 0.0
-        for t in range(ranks):
-            gained += scratch[t] * options.discount[c + t]
-        total += remaining * (r / n) * gained
-        for _ in range(r):
-            remaining *= keep
-    return total
-
-
-@inlined
-def _diversity(group, rows, options):  # type: ignore[no-untyped-def]
-    """Average over intents.
-
-    Each is a group in which the rows that cover it are relevant.
-    """
-    kind = options.parameters[0]
-    total = 0.0
-    intents = 0
-    e = group.first
-    while e < group.end:
-        first = e
-        while e < group.end and rows.grade[e] == rows.grade[first]:
-            e += 1
-        n = e - first
-        intent = Group(first, e, group.rows, group.retrieved, n, n, 0.0, 0.0)
-        if kind == _HITS:
-            total += hits_above(intent, rows, 1.0, depth_of(intent, options))
-        elif kind == _PRECISIONS:
-            total += sum_of_precisions(intent, rows, options) / n
-        elif kind == _SUCCESS:
-            total += success(intent, rows, options)
-        else:
-            total += _expected_gain(intent, rows, options)
-        intents += 1
-    if intents == 0:
-        return np.nan
-    mean = total / intents
-    if kind == _GREEDY:
-        return mean * intents / group.ideal
-    if kind == _HITS:
-        mean /= max(depth_of(group, options), 1)
-    elif kind == _INDEPENDENT:
-        mean /= group.ideal
-    elif kind == _ENDLESS:
-        mean *= options.parameters[2]
-    return at_most(mean, 1.0)
-
-
-_DIVERSITY = GroupFunction(_diversity, ("no_subtopics",), uses_scratch=True)
 
 
 @kernel

@@ -236,16 +236,6 @@ def _costs(gain: Any) -> bool:
     return isinstance(gain, tuple) and any(value < 0 for _, value in gain)
 
 
-class PositionWeighted(Gains):
-    """Base class of sums of gains with a weight for each rank."""
-
-    def group_function(self) -> GroupFunction:
-        return _GAIN
-
-    def discounts(self) -> tuple[str, float]:
-        return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
-
-
 @inlined
 def _gain(group, rows, options):  # type: ignore[no-untyped-def]
     """Sum expected gains; inf if sums pass the largest double both ways."""
@@ -253,7 +243,13 @@ def _gain(group, rows, options):  # type: ignore[no-untyped-def]
     return value if value == value else np.inf
 
 
-_GAIN = GroupFunction(_gain)
+class PositionWeighted(Gains):
+    """Base class of sums of gains with a weight for each rank."""
+
+    group_function = GroupFunction(_gain)
+
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
 
 class CumulatedGain(PositionWeighted):
@@ -282,88 +278,10 @@ class DiscountedGain(PositionWeighted):
     range = (-np.inf, np.inf)
 
 
-class NormalizedGain(PositionWeighted):
-    """nDCG@k, DCG@k divided by the DCG@k of the best order.
-
-    In the best order rows of negative gain come last, behind rows without a label. A row of
-    negative gain that is not retrieved costs nothing in either. So no list exceeds 1.
-    """
-
-    name = "nDCG"
-    summary = "DCG@k over the DCG@k of the best order of the group's judged rows"
-    formula = "DCG@k / IDCG@k"
-    reference = DiscountedGain.reference
-    needs_relevant = True
-    options = (
-        GAIN,
-        NEGATIVE,
-        DISCOUNT,
-        BASE,
-        Param(
-            "ideal",
-            "judged",
-            "best order of 'judged': all rows of the group; 'retrieved': those "
-            "with a score; 'perfect': grade max_grade at each of the k ranks",
-            one_of("judged", "retrieved", "perfect"),
-        ),
-        Param(
-            "max_grade",
-            None,
-            "top of the grade scale, for ideal='perfect'",
-            number(above=0, optional=True),
-        ),
-        WEIGHT,
-    )
-    aliases = ("NDCG",)
-
-    def check(self) -> None:
-        if (self.ideal == "perfect") != (self.max_grade is not None):
-            raise MeasureError(
-                "nDCG: ideal='perfect' needs max_grade=..., the grade at every rank of the best "
-                "list; give both or none."
-            )
-        if self.ideal == "perfect" and not self._perfect_gain() > 0:
-            raise MeasureError(f"nDCG: max_grade must have a gain above 0, got {self.max_grade}.")
-        if self.keeps_negative() or _costs(self.gain):
-            object.__setattr__(self, "range", (-np.inf, 1.0))
-
-    def check_complete(self) -> None:
-        if self.ideal == "perfect" and (self.cutoff or 0) > DEEPEST:
-            raise MeasureError(
-                f"nDCG: ideal='perfect' takes cutoffs up to {DEEPEST:,}, not "
-                f"{self.cutoff:,}: it adds the discount of every rank."
-            )
-
-    def _perfect_gain(self) -> float:
-        grade = np.array([self.max_grade], np.float64)
-        if isinstance(self.gain, tuple) and self.max_grade not in dict(self.gain):
-            raise MeasureError(f"nDCG: max_grade={self.max_grade} is not in the gain table.")
-        return float(self.gains_of(grade)[0])
-
-    def group_function(self) -> GroupFunction:
-        return _NORMALIZED_GAIN
-
-    @property
-    def best_gains(self) -> str:  # type: ignore[override]
-        return "retrieved" if self.ideal == "retrieved" else "judged"
-
-    def numbers(self) -> tuple[float, ...]:
-        ideal = ("judged", "retrieved", "perfect").index(self.ideal)
-        perfect = self._perfect_gain() if self.ideal == "perfect" else 0.0
-        ranks = 0.0
-        if self.ideal == "perfect" and self.cutoff is not None:
-            _, summed = discount_table(*self.discounts(), self.cutoff)
-            ranks = float(summed[self.cutoff])
-        return ideal, perfect, ranks
-
-    def check_grades(self, ranking: Ranking) -> None:
-        super().check_grades(ranking)
-        if self.max_grade is not None and ranking.max_grade > self.max_grade:
-            raise MeasureError(
-                f"{self.display_name}: grade {ranking.max_grade:g} is above "
-                f"max_grade={self.max_grade}; "
-                "give the top of the scale."
-            )
+@inlined
+def _at_most_1(value):  # type: ignore[no-untyped-def]
+    """Return the value, at most 1; inf if a sum passed the largest double."""
+    return at_most(value, 1.0) if value == value else np.inf
 
 
 _JUDGED, _RETRIEVED, _PERFECT = range(3)
@@ -411,13 +329,86 @@ def _has_gain(group, rows):  # type: ignore[no-untyped-def]
     return found
 
 
-_NORMALIZED_GAIN = GroupFunction(_normalized_gain)
+class NormalizedGain(PositionWeighted):
+    """nDCG@k, DCG@k divided by the DCG@k of the best order.
 
+    In the best order rows of negative gain come last, behind rows without a label. A row of
+    negative gain that is not retrieved costs nothing in either. So no list exceeds 1.
+    """
 
-@inlined
-def _at_most_1(value):  # type: ignore[no-untyped-def]
-    """Return the value, at most 1; inf if a sum passed the largest double."""
-    return at_most(value, 1.0) if value == value else np.inf
+    name = "nDCG"
+    summary = "DCG@k over the DCG@k of the best order of the group's judged rows"
+    formula = "DCG@k / IDCG@k"
+    reference = DiscountedGain.reference
+    needs_relevant = True
+    options = (
+        GAIN,
+        NEGATIVE,
+        DISCOUNT,
+        BASE,
+        Param(
+            "ideal",
+            "judged",
+            "best order of 'judged': all rows of the group; 'retrieved': those "
+            "with a score; 'perfect': grade max_grade at each of the k ranks",
+            one_of("judged", "retrieved", "perfect"),
+        ),
+        Param(
+            "max_grade",
+            None,
+            "top of the grade scale, for ideal='perfect'",
+            number(above=0, optional=True),
+        ),
+        WEIGHT,
+    )
+    aliases = ("NDCG",)
+    group_function = GroupFunction(_normalized_gain)
+
+    def check(self) -> None:
+        if (self.ideal == "perfect") != (self.max_grade is not None):
+            raise MeasureError(
+                "nDCG: ideal='perfect' needs max_grade=..., the grade at every rank of the best "
+                "list; give both or none."
+            )
+        if self.ideal == "perfect" and not self._perfect_gain() > 0:
+            raise MeasureError(f"nDCG: max_grade must have a gain above 0, got {self.max_grade}.")
+        if self.keeps_negative() or _costs(self.gain):
+            object.__setattr__(self, "range", (-np.inf, 1.0))
+
+    def check_complete(self) -> None:
+        if self.ideal == "perfect" and (self.cutoff or 0) > DEEPEST:
+            raise MeasureError(
+                f"nDCG: ideal='perfect' takes cutoffs up to {DEEPEST:,}, not "
+                f"{self.cutoff:,}: it adds the discount of every rank."
+            )
+
+    def _perfect_gain(self) -> float:
+        grade = np.array([self.max_grade], np.float64)
+        if isinstance(self.gain, tuple) and self.max_grade not in dict(self.gain):
+            raise MeasureError(f"nDCG: max_grade={self.max_grade} is not in the gain table.")
+        return float(self.gains_of(grade)[0])
+
+    @property
+    def best_gains(self) -> str:  # type: ignore[override]
+        return "retrieved" if self.ideal == "retrieved" else "judged"
+
+    def numbers(self) -> tuple[float, ...]:
+        ideal = ("judged", "retrieved", "perfect").index(self.ideal)
+        perfect = self._perfect_gain() if self.ideal == "perfect" else 0.0
+        ranks = 0.0
+        if self.ideal == "perfect" and self.cutoff is not None:
+            _, summed = discount_table(*self.discounts(), self.cutoff)
+            ranks = float(summed[self.cutoff])
+        return ideal, perfect, ranks
+
+    def check_grades(self, ranking: Ranking) -> None:
+        super().check_grades(ranking)
+        if self.max_grade is not None and ranking.max_grade > self.max_grade:
+            raise MeasureError(
+                f"{self.display_name}: grade {ranking.max_grade:g} is above "
+                f"max_grade={self.max_grade}; "
+                "give the top of the scale."
+            )
 
 
 @inlined
@@ -543,22 +534,12 @@ def _lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
     return _at_most_1(total / all_gains)
 
 
-_FUNCTIONS = {
-    "nDCGrel": GroupFunction(_at_relevant_rows),
-    "RnDCG": GroupFunction(_at_levels),
-    "G": GroupFunction(_lagging_gain),
-}
-
-
 class _AgainstBest(PositiveGain):
     """Base class: gains in list order and in ideal order, with log2 discounts."""
 
     takes_cutoff = False
     options: ClassVar[tuple[Param, ...]] = (LINEAR_GAIN, WEIGHT)
     best_gains = "judged"
-
-    def group_function(self) -> GroupFunction:
-        return self.function_in(_FUNCTIONS)
 
     def discounts(self) -> tuple[str, float]:
         return "log2", 0.0
@@ -575,6 +556,7 @@ class GainAtRelevantRows(_AgainstBest):
     summary = "mean over the rows with a gain of nDCG at their rank"
     formula = "1/R (sum over rows with a gain, at rank i, of DCG@i / IDCG@i + missed DCG / IDCG)"
     reference = "Buckley, trec_eval: ndcg_rel"
+    group_function = GroupFunction(_at_relevant_rows)
     aliases = ("ndcg_rel",)
 
 
@@ -589,6 +571,7 @@ class GainAtLevels(_AgainstBest):
     summary = "mean of nDCG at the ranks where the ideal gain falls, and at the end of the list"
     formula = "mean over such ranks c of DCG@c / IDCG@c"
     reference = "Buckley, trec_eval: Rndcg"
+    group_function = GroupFunction(_at_levels)
     options = (
         LINEAR_GAIN,
         Param(
@@ -620,6 +603,7 @@ class LaggingGain(_AgainstBest):
         "(max(1, ideal gain at j) - gain(g_j)))"
     )
     reference = "Buckley, trec_eval: G"
+    group_function = GroupFunction(_lagging_gain)
 
     def discounts(self) -> tuple[str, float]:
         return "logarithm", 0.0

@@ -18,74 +18,6 @@ from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 _EPSILON = 1e-5
 
 
-class _Incomplete(Measure):
-    """Base class of bpref and infAP, which use judged rows only.
-
-    A row without a label was not judged. A row of negative grade was pooled, but not judged either.
-    """
-
-    needs_relevant = True
-    needs_judgments = True
-    options = (REL, WEIGHT)
-    takes_cutoff = False
-
-    def group_function(self) -> GroupFunction:
-        return self.function_in(_FUNCTIONS)
-
-
-class BinaryPreference(_Incomplete):
-    """bpref, how rarely rows judged not relevant rank above relevant rows."""
-
-    name = "bpref"
-    summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
-    formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
-    reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
-
-
-class GeometricPreference(BinaryPreference):
-    """GMbpref, the geometric mean of bpref over groups, as in GMAP."""
-
-    name = "GMbpref"
-    summary = "bpref, with a geometric mean over groups"
-    formula = "exp(mean over groups of ln max(bpref, 0.00001))"
-    reference = "Buckley, trec_eval: gm_bpref"
-    aliases = ("gm_bpref",)
-    aggregate = "geometric mean"
-
-
-class NonrelevantRetrieved(_Incomplete):
-    """NumNonrelRet, the number of retrieved rows judged not relevant."""
-
-    name = "NumNonrelRet"
-    summary = "number of retrieved rows judged not relevant, summed over groups"
-    formula = "retrieved rows with a label in [0, rel["
-    higher_is_better = False
-    has_direction = False
-    reference = "Buckley, trec_eval: num_nonrel_judged_ret"
-    needs_relevant = False
-    aliases = ("num_nonrel_judged_ret",)
-    aggregate = "sum"
-    range = (0.0, np.inf)
-
-    def empty_is_known(self) -> bool:
-        return False
-
-
-class InferredAP(_Incomplete):
-    """infAP, average precision inferred from the judged part of a pool."""
-
-    name = "infAP"
-    summary = "average precision, inferred where only a sample of the pool was judged"
-    formula = (
-        "1/R sum over relevant ranks k of 1/k (1 + pooled (rel + e) / (rel + nonrel + 2 e)), "
-        "counts of the rows above; e = 1e-5"
-    )
-    reference = "Yilmaz & Aslam (2006), doi:10.1145/1183614.1183633"
-
-    def has_expectation(self) -> bool:
-        return False
-
-
 @inlined
 def _nonrelevant(group, rows, rel, limit):  # type: ignore[no-untyped-def]
     """Count the rows above a rank that are judged not relevant.
@@ -161,11 +93,106 @@ def _inferred(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(value / group.relevant, 1.0) if group.relevant > 0 else np.nan
 
 
-_FUNCTIONS = {
-    "bpref": GroupFunction(_preference),
-    "NumNonrelRet": GroupFunction(_nonrelevant_retrieved),
-    "infAP": GroupFunction(_inferred),
-}
+class _Incomplete(Measure):
+    """Base class of bpref and infAP, which use judged rows only.
+
+    A row without a label was not judged. A row of negative grade was pooled, but not judged either.
+    """
+
+    needs_relevant = True
+    needs_judgments = True
+    options = (REL, WEIGHT)
+    takes_cutoff = False
+
+
+class BinaryPreference(_Incomplete):
+    """bpref, how rarely rows judged not relevant rank above relevant rows."""
+
+    name = "bpref"
+    summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
+    formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
+    reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
+    group_function = GroupFunction(_preference)
+
+
+class GeometricPreference(BinaryPreference):
+    """GMbpref, the geometric mean of bpref over groups, as in GMAP."""
+
+    name = "GMbpref"
+    summary = "bpref, with a geometric mean over groups"
+    formula = "exp(mean over groups of ln max(bpref, 0.00001))"
+    reference = "Buckley, trec_eval: gm_bpref"
+    aliases = ("gm_bpref",)
+    aggregate = "geometric mean"
+
+
+class NonrelevantRetrieved(_Incomplete):
+    """NumNonrelRet, the number of retrieved rows judged not relevant."""
+
+    name = "NumNonrelRet"
+    summary = "number of retrieved rows judged not relevant, summed over groups"
+    formula = "retrieved rows with a label in [0, rel["
+    higher_is_better = False
+    has_direction = False
+    reference = "Buckley, trec_eval: num_nonrel_judged_ret"
+    group_function = GroupFunction(_nonrelevant_retrieved)
+    needs_relevant = False
+    aliases = ("num_nonrel_judged_ret",)
+    aggregate = "sum"
+    range = (0.0, np.inf)
+
+    def empty_is_known(self) -> bool:
+        return False
+
+
+class InferredAP(_Incomplete):
+    """infAP, average precision inferred from the judged part of a pool."""
+
+    name = "infAP"
+    summary = "average precision, inferred where only a sample of the pool was judged"
+    formula = (
+        "1/R sum over relevant ranks k of 1/k (1 + pooled (rel + e) / (rel + nonrel + 2 e)), "
+        "counts of the rows above; e = 1e-5"
+    )
+    reference = "Yilmaz & Aslam (2006), doi:10.1145/1183614.1183633"
+    group_function = GroupFunction(_inferred)
+
+    def has_expectation(self) -> bool:
+        return False
+
+
+@inlined
+def _is_unjudged(grade, pooled):  # type: ignore[no-untyped-def]
+    """Return whether a row has no label, or if `pooled` a negative grade."""
+    return grade < 0.0 if pooled else grade != grade
+
+
+@inlined
+def _unjudged_above(group, rows, depth, pooled):  # type: ignore[no-untyped-def]
+    """Count unjudged rows above a depth, in expectation over ties."""
+    count = 0.0
+    e = group.first
+    while e < group.end and rows.above[e] < min(group.retrieved, depth):
+        first = e
+        unjudged = 0
+        while e < group.end and rows.above[e] == rows.above[first]:
+            unjudged += _is_unjudged(rows.grade[e], pooled)
+            e += 1
+        m = min(depth - rows.above[first], rows.size[first])
+        count += (unjudged * m) / rows.size[first]
+    return count
+
+
+@inlined
+def _unjudged(group, rows, options):  # type: ignore[no-untyped-def]
+    depth = depth_of(group, options)
+    below = ranks_of(group, options)
+    count = _unjudged_above(group, rows, depth, False)
+    if options.parameters[1] != 0.0:
+        count = _unjudged_above(group, rows, depth, True) + count
+    else:
+        count = min(depth, group.retrieved) - count
+    return count / below if below > 0 else 0.0
 
 
 class _JudgedRows(Measure):
@@ -173,9 +200,7 @@ class _JudgedRows(Measure):
 
     needs_judgments = True
     reference = "Sakai (2007), doi:10.1145/1277741.1277756"
-
-    def group_function(self) -> GroupFunction:
-        return _UNJUDGED
+    group_function = GroupFunction(_unjudged)
 
     def numbers(self) -> tuple[float, ...]:
         return float(self.short == "length"), float(self.name == "Unjudged")
@@ -217,40 +242,21 @@ class UnjudgedShare(_JudgedRows):
 
 
 @inlined
-def _is_unjudged(grade, pooled):  # type: ignore[no-untyped-def]
-    """Return whether a row has no label, or if `pooled` a negative grade."""
-    return grade < 0.0 if pooled else grade != grade
-
-
-@inlined
-def _unjudged_above(group, rows, depth, pooled):  # type: ignore[no-untyped-def]
-    """Count unjudged rows above a depth, in expectation over ties."""
-    count = 0.0
-    e = group.first
-    while e < group.end and rows.above[e] < min(group.retrieved, depth):
-        first = e
-        unjudged = 0
-        while e < group.end and rows.above[e] == rows.above[first]:
-            unjudged += _is_unjudged(rows.grade[e], pooled)
-            e += 1
-        m = min(depth - rows.above[first], rows.size[first])
-        count += (unjudged * m) / rows.size[first]
-    return count
-
-
-@inlined
-def _unjudged(group, rows, options):  # type: ignore[no-untyped-def]
-    depth = depth_of(group, options)
-    below = ranks_of(group, options)
-    count = _unjudged_above(group, rows, depth, False)
-    if options.parameters[1] != 0.0:
-        count = _unjudged_above(group, rows, depth, True) + count
-    else:
-        count = min(depth, group.retrieved) - count
-    return count / below if below > 0 else 0.0
-
-
-_UNJUDGED = GroupFunction(_unjudged)
+def _unknown_weight(group, rows, options):  # type: ignore[no-untyped-def]
+    """Sum the mean weight of a block's ranks over unjudged rows."""
+    weight = 0.0
+    unjudged = 0
+    for pooled in (False, True):
+        for e in range(group.first, group.end):
+            if _is_unjudged(rows.grade[e], pooled) and rows.above[e] < group.retrieved:
+                c = rows.above[e]
+                n = rows.size[e]
+                weight += (options.summed[c + n] - options.summed[c]) / n
+                unjudged += 1
+    value = (1.0 - options.parameters[0]) * weight
+    if unjudged > 0 or options.parameters[1] == 0.0:
+        value += options.discount[group.retrieved]
+    return at_most(value, 1.0)
 
 
 class RBPResidual(Measure):
@@ -279,39 +285,16 @@ class RBPResidual(Measure):
         WEIGHT,
     )
     aliases = ("rbp_resid",)
+    group_function = GroupFunction(_unknown_weight)
 
     def empty_is_known(self) -> bool:
         return False
-
-    def group_function(self) -> GroupFunction:
-        return _UNKNOWN
 
     def numbers(self) -> tuple[float, ...]:
         return float(self.p), float(self.tail == "if_unjudged")
 
     def discounts(self) -> tuple[str, float]:
         return "geometric", float(self.p)
-
-
-@inlined
-def _unknown_weight(group, rows, options):  # type: ignore[no-untyped-def]
-    """Sum the mean weight of a block's ranks over unjudged rows."""
-    weight = 0.0
-    unjudged = 0
-    for pooled in (False, True):
-        for e in range(group.first, group.end):
-            if _is_unjudged(rows.grade[e], pooled) and rows.above[e] < group.retrieved:
-                c = rows.above[e]
-                n = rows.size[e]
-                weight += (options.summed[c + n] - options.summed[c]) / n
-                unjudged += 1
-    value = (1.0 - options.parameters[0]) * weight
-    if unjudged > 0 or options.parameters[1] == 0.0:
-        value += options.discount[group.retrieved]
-    return at_most(value, 1.0)
-
-
-_UNKNOWN = GroupFunction(_unknown_weight)
 
 
 def _depth(value: Any) -> Any:

@@ -17,12 +17,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.measures.base import REL, Param
-from fastrank_eval.measures.pooled import (
-    PooledValue,
-    SummedMeasure,
-    positive_mask,
-    undefined,
-)
+from fastrank_eval.measures.pooled import PooledValue, SummedMeasure, positive_mask, undefined
 from fastrank_eval.stats.exact import quotient
 from fastrank_eval.stats.intervals import FEW_GROUPS
 

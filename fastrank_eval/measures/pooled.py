@@ -482,10 +482,7 @@ def _arrangements(counts: Counter[float]) -> Iterator[list[float]]:
 
 @typed
 def measure_of(
-    function: Callable[..., Any],
-    name: str | None = None,
-    *,
-    higher_is_better: bool = True,
+    function: Callable[..., Any], name: str | None = None, *, higher_is_better: bool = True
 ) -> Measure:
     """Make a measure of a plain function of one query, and register it.
 

@@ -32,116 +32,8 @@ class _Hits(Measure):
     needs_relevant = True
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
 
-    def group_function(self) -> GroupFunction:
-        return self.function_in(_FUNCTIONS)
-
     def numbers(self) -> tuple[float, ...]:
         return (float(self.option_values.get("short") == "length"),)
-
-
-class Precision(_Hits):
-    """P@k, the share of relevant rows among the first k."""
-
-    name = "P"
-    summary = "share of relevant rows among the first k"
-    formula = "hits@k / k"
-    needs_relevant = False
-    reference = "Cleverdon (1967)"
-    options = (REL, SHORT, WEIGHT)
-    aliases = ("Precision", "Prec", "set_P")
-
-
-class Recall(_Hits):
-    """R@k, the share of the relevant rows that are among the first k."""
-
-    name = "R"
-    summary = "share of the group's relevant rows found among the first k"
-    formula = "hits@k / R"
-    reference = "Cleverdon (1967)"
-    aliases = ("Recall", "set_recall")
-
-
-class FMeasure(_Hits):
-    """F@k, the weighted harmonic mean of precision and recall."""
-
-    name = "F"
-    summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
-    formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
-    reference = "van Rijsbergen (1979)"
-    options = (
-        Param(
-            "beta",
-            1,
-            "weight of recall, beta itself and not its square",
-            number(above=0),
-        ),
-        Param(
-            "alpha",
-            None,
-            "1 / (1 + beta^2) instead of beta, in ]0, 1]",
-            number(above=0, most=1, optional=True),
-        ),
-        REL,
-        SHORT,
-        WEIGHT,
-    )
-    aliases = ("FMeasure", "set_F")
-
-    def check(self) -> None:
-        if self.alpha is not None and self.beta != 1:
-            raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
-
-    def numbers(self) -> tuple[float, ...]:
-        square = (
-            float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
-        )
-        return *super().numbers(), square
-
-
-class RPrecision(_Hits):
-    """Rprec, precision at rank R, the number of relevant rows.
-
-    The rank is floor(mult R + 0.9), as in trec_eval. The value is 0 if the rank is 0.
-    """
-
-    name = "Rprec"
-    summary = "precision among the first R rows, R being the group's relevant rows"
-    formula = "hits@c / c, c = floor(mult R + 0.9)"
-    reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
-    options = (
-        Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
-        REL,
-        WEIGHT,
-    )
-    aliases = ("RPrecision", "R_precision")
-    takes_cutoff = False
-
-    def numbers(self) -> tuple[float, ...]:
-        return (float(self.mult),)
-
-
-class RelativePrecision(_Hits):
-    """RelP@k, P@k over the largest possible P@k.
-
-    Without a cutoff, k is the length of the list: relative precision of the retrieved set.
-    """
-
-    name = "RelP"
-    summary = "share of relevant rows among the first k, over the largest possible share"
-    formula = "hits@k / min(k, R)"
-    reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
-    aliases = ("relative_P", "set_relative_P", "R_cap")
-
-
-class SuccessRate(_Hits):
-    """Success@k, whether any of the first k rows is relevant."""
-
-    name = "Success"
-    summary = "1 if any of the first k rows is relevant (hit rate)"
-    formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
-    needs_relevant = False
-    reference = "Craswell & Hawking (2004)"
-    aliases = ("HR", "HitRate", "Hit", "hit_rate")
 
 
 @inlined
@@ -278,6 +170,112 @@ def _relevant_retrieved_rows(group, rows, options):  # type: ignore[no-untyped-d
     return np.float64(group.hits)
 
 
+class Precision(_Hits):
+    """P@k, the share of relevant rows among the first k."""
+
+    name = "P"
+    summary = "share of relevant rows among the first k"
+    formula = "hits@k / k"
+    needs_relevant = False
+    reference = "Cleverdon (1967)"
+    group_function = GroupFunction(_precision)
+    options = (REL, SHORT, WEIGHT)
+    aliases = ("Precision", "Prec", "set_P")
+
+
+class Recall(_Hits):
+    """R@k, the share of the relevant rows that are among the first k."""
+
+    name = "R"
+    summary = "share of the group's relevant rows found among the first k"
+    formula = "hits@k / R"
+    reference = "Cleverdon (1967)"
+    group_function = GroupFunction(_recall)
+    aliases = ("Recall", "set_recall")
+
+
+class FMeasure(_Hits):
+    """F@k, the weighted harmonic mean of precision and recall."""
+
+    name = "F"
+    summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
+    formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
+    reference = "van Rijsbergen (1979)"
+    group_function = GroupFunction(_f)
+    options = (
+        Param("beta", 1, "weight of recall, beta itself and not its square", number(above=0)),
+        Param(
+            "alpha",
+            None,
+            "1 / (1 + beta^2) instead of beta, in ]0, 1]",
+            number(above=0, most=1, optional=True),
+        ),
+        REL,
+        SHORT,
+        WEIGHT,
+    )
+    aliases = ("FMeasure", "set_F")
+
+    def check(self) -> None:
+        if self.alpha is not None and self.beta != 1:
+            raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
+
+    def numbers(self) -> tuple[float, ...]:
+        square = (
+            float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
+        )
+        return *super().numbers(), square
+
+
+class RPrecision(_Hits):
+    """Rprec, precision at rank R, the number of relevant rows.
+
+    The rank is floor(mult R + 0.9), as in trec_eval. The value is 0 if the rank is 0.
+    """
+
+    name = "Rprec"
+    summary = "precision among the first R rows, R being the group's relevant rows"
+    formula = "hits@c / c, c = floor(mult R + 0.9)"
+    reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
+    group_function = GroupFunction(_r_precision)
+    options = (
+        Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
+        REL,
+        WEIGHT,
+    )
+    aliases = ("RPrecision", "R_precision")
+    takes_cutoff = False
+
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.mult),)
+
+
+class RelativePrecision(_Hits):
+    """RelP@k, P@k over the largest possible P@k.
+
+    Without a cutoff, k is the length of the list: relative precision of the retrieved set.
+    """
+
+    name = "RelP"
+    summary = "share of relevant rows among the first k, over the largest possible share"
+    formula = "hits@k / min(k, R)"
+    reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
+    group_function = GroupFunction(_relative_precision)
+    aliases = ("relative_P", "set_relative_P", "R_cap")
+
+
+class SuccessRate(_Hits):
+    """Success@k, whether any of the first k rows is relevant."""
+
+    name = "Success"
+    summary = "1 if any of the first k rows is relevant (hit rate)"
+    formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
+    needs_relevant = False
+    reference = "Craswell & Hawking (2004)"
+    group_function = GroupFunction(success)
+    aliases = ("HR", "HitRate", "Hit", "hit_rate")
+
+
 _WORTH = number(least=-1e100, most=1e100)
 
 
@@ -296,6 +294,7 @@ class SetAveragePrecision(_OfSet):
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
+    group_function = GroupFunction(_set_average_precision)
     aliases = ("set_map",)
 
 
@@ -313,15 +312,13 @@ class SetUtility(_OfSet):
         "nonrel_missed (N - n - R + hits), N being the rows of the group and n the retrieved ones"
     )
     reference = "Lewis (1995), TREC-4 filtering track; trec_eval: utility"
+    group_function = GroupFunction(_utility)
     options = (
         Param("rel_ret", 1, "worth of a relevant row that is retrieved", _WORTH),
         Param("nonrel_ret", -1, "worth of another row that is retrieved", _WORTH),
         Param("rel_missed", 0, "worth of a relevant row that is not retrieved", _WORTH),
         Param(
-            "nonrel_missed",
-            0,
-            "worth of another row of the group that is not retrieved",
-            _WORTH,
+            "nonrel_missed", 0, "worth of another row of the group that is not retrieved", _WORTH
         ),
         REL,
         WEIGHT,
@@ -350,6 +347,7 @@ class RetrievedRows(_Count):
     summary = "number of retrieved rows, summed over groups"
     formula = "n"
     reference = "Buckley, trec_eval: num_ret"
+    group_function = GroupFunction(_retrieved_rows)
     options = (WEIGHT,)
     aliases = ("num_ret",)
 
@@ -365,6 +363,7 @@ class RelevantRows(_Count):
     summary = "number of relevant rows, retrieved or not, summed over groups"
     formula = "R"
     reference = "Buckley, trec_eval: num_rel"
+    group_function = GroupFunction(_relevant_rows)
     aliases = ("num_rel",)
 
 
@@ -375,18 +374,8 @@ class RelevantRetrievedRows(_Count):
     summary = "number of relevant rows that are retrieved, summed over groups"
     formula = "hits"
     reference = "Buckley, trec_eval: num_rel_ret"
+    group_function = GroupFunction(_relevant_retrieved_rows)
     aliases = ("num_rel_ret",)
-
-
-class ReciprocalRank(_Hits):
-    """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
-
-    name = "RR"
-    summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
-    formula = "1 / (rank of the first relevant row)"
-    reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
-    needs_relevant = False
-    aliases = ("MRR", "recip_rank", "ReciprocalRank")
 
 
 @inlined
@@ -412,17 +401,16 @@ def _reciprocal(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(value, 1.0)
 
 
-class BinaryLaggingGain(_Hits):
-    """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
+class ReciprocalRank(_Hits):
+    """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
 
-    name = "binG"
-    summary = "mean over the relevant rows of one over the log of the others before it"
-    formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
-    reference = "Buckley, trec_eval: binG"
-    takes_cutoff = False
-
-    def discounts(self) -> tuple[str, float]:
-        return "log2", 0.0
+    name = "RR"
+    summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
+    formula = "1 / (rank of the first relevant row)"
+    reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
+    group_function = GroupFunction(_reciprocal)
+    needs_relevant = False
+    aliases = ("MRR", "recip_rank", "ReciprocalRank")
 
 
 @inlined
@@ -448,18 +436,15 @@ def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(total / group.relevant, 1.0)
 
 
-_FUNCTIONS = {
-    "P": GroupFunction(_precision),
-    "R": GroupFunction(_recall),
-    "F": GroupFunction(_f),
-    "Rprec": GroupFunction(_r_precision),
-    "RelP": GroupFunction(_relative_precision),
-    "Success": GroupFunction(success),
-    "RR": GroupFunction(_reciprocal),
-    "binG": GroupFunction(_binary_lagging_gain),
-    "SetAP": GroupFunction(_set_average_precision),
-    "Utility": GroupFunction(_utility),
-    "NumRet": GroupFunction(_retrieved_rows),
-    "NumRel": GroupFunction(_relevant_rows),
-    "NumRelRet": GroupFunction(_relevant_retrieved_rows),
-}
+class BinaryLaggingGain(_Hits):
+    """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
+
+    name = "binG"
+    summary = "mean over the relevant rows of one over the log of the others before it"
+    formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
+    reference = "Buckley, trec_eval: binG"
+    group_function = GroupFunction(_binary_lagging_gain)
+    takes_cutoff = False
+
+    def discounts(self) -> tuple[str, float]:
+        return "log2", 0.0

@@ -45,8 +45,16 @@ HORIZON = Param(
 _ENDLESS = (REL, GAIN, HORIZON, WEIGHT)
 
 
+@inlined
+def _gain_seen(group, rows, options):  # type: ignore[no-untyped-def]
+    """Divide the expected gain by the rows seen."""
+    return at_most(expected_gain(group, rows, options) / options.parameters[0], 1.0)
+
+
 class UserModel(PositionWeighted):
     """Base class: gains in [0, 1] over the expected number of rows seen."""
+
+    group_function = GroupFunction(_gain_seen)
 
     def gain_key(self) -> Hashable:
         return "unit gain", self.gain, self.rel if self.gain == "binary" else None
@@ -55,9 +63,6 @@ class UserModel(PositionWeighted):
         if self.gain == "binary":
             return (grades >= self.rel).astype(np.float64)
         return grades if self.gain == "label" else super().gains_of(grades)
-
-    def group_function(self) -> GroupFunction:
-        return _GAIN_SEEN
 
     def numbers(self) -> tuple[float, ...]:
         return (self.rows_seen(),)
@@ -85,15 +90,6 @@ class UserModel(PositionWeighted):
     def rows_without_end(self) -> float:
         """Compute the expected number of rows seen of a list without end."""
         raise NotImplementedError  # pragma: no cover - abstract
-
-
-@inlined
-def _gain_seen(group, rows, options):  # type: ignore[no-untyped-def]
-    """Divide the expected gain by the rows seen."""
-    return at_most(expected_gain(group, rows, options) / options.parameters[0], 1.0)
-
-
-_GAIN_SEEN = GroupFunction(_gain_seen)
 
 
 class TruncatedModel(UserModel):
@@ -155,61 +151,6 @@ class ScaledDiscountedGain(TruncatedModel):
     discount = "log2"
 
 
-class InverseSquare(UserModel):
-    """INSQ@k, the gain per row seen by a reader more patient with rank."""
-
-    name = "INSQ"
-    summary = (
-        "gain per row seen by a reader who wants a gain of T and is more patient at later ranks"
-    )
-    formula = "sum over i <= k of W(i) gain(g_i),  W(i) proportional to 1 / (i + 2T - 1)^2"
-    reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
-    options = (
-        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
-        *_ENDLESS,
-    )
-
-    def discounts(self) -> tuple[str, float]:
-        return "inverse square", 2.0 * self.T
-
-    def rows_without_end(self) -> float:
-        x = 2.0 * self.T
-        # x^2 psi'(x) with the first term apart: 1/x^2 would overflow for a tiny T.
-        return 1.0 + float(x * (x * _trigamma(x + 1.0)))
-
-
-class AdaptiveInverseSquare(UserModel):
-    """INST@k, INSQ for a reader who wants a gain of T and subtracts each gain."""
-
-    name = "INST"
-    summary = "gain per row seen by a reader who wants a gain of T and leaves as the gain grows"
-    formula = (
-        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
-        "V(i) = prod_{j<i} (1 - 1/(j + T + T_j))^2,  T_j = T - sum_{l<=j} gain(g_l)"
-    )
-    reference = "Moffat, Bailey, Scholer & Thomas (2015), doi:10.1145/2838931.2838938"
-    options = (
-        Param(
-            "T",
-            1,
-            "the gain that the reader wants; less than 1/2 would not give probabilities",
-            number(least=0.5, most=1e9),
-        ),
-        *_ENDLESS,
-    )
-
-    discount = "none"
-
-    def has_expectation(self) -> bool:
-        return False
-
-    def group_function(self) -> GroupFunction:
-        return _ADAPTIVE
-
-    def numbers(self) -> tuple[float, ...]:
-        return 2.0 * self.T, self.horizon or 0
-
-
 @kernel
 def _trigamma(x):  # type: ignore[no-untyped-def]
     """Compute psi'(x) for x > 0.
@@ -268,7 +209,56 @@ def _adaptive(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(gained / seen, 1.0)
 
 
-_ADAPTIVE = GroupFunction(_adaptive)
+class InverseSquare(UserModel):
+    """INSQ@k, the gain per row seen by a reader more patient with rank."""
+
+    name = "INSQ"
+    summary = (
+        "gain per row seen by a reader who wants a gain of T and is more patient at later ranks"
+    )
+    formula = "sum over i <= k of W(i) gain(g_i),  W(i) proportional to 1 / (i + 2T - 1)^2"
+    reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
+    options = (
+        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
+        *_ENDLESS,
+    )
+
+    def discounts(self) -> tuple[str, float]:
+        return "inverse square", 2.0 * self.T
+
+    def rows_without_end(self) -> float:
+        x = 2.0 * self.T
+        # x^2 psi'(x) with the first term apart: 1/x^2 would overflow for a tiny T.
+        return 1.0 + float(x * (x * _trigamma(x + 1.0)))
+
+
+class AdaptiveInverseSquare(UserModel):
+    """INST@k, INSQ for a reader who wants a gain of T and subtracts each gain."""
+
+    name = "INST"
+    summary = "gain per row seen by a reader who wants a gain of T and leaves as the gain grows"
+    formula = (
+        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
+        "V(i) = prod_{j<i} (1 - 1/(j + T + T_j))^2,  T_j = T - sum_{l<=j} gain(g_l)"
+    )
+    reference = "Moffat, Bailey, Scholer & Thomas (2015), doi:10.1145/2838931.2838938"
+    options = (
+        Param(
+            "T",
+            1,
+            "the gain that the reader wants; less than 1/2 would not give probabilities",
+            number(least=0.5, most=1e9),
+        ),
+        *_ENDLESS,
+    )
+    discount = "none"
+    group_function = GroupFunction(_adaptive)
+
+    def has_expectation(self) -> bool:
+        return False
+
+    def numbers(self) -> tuple[float, ...]:
+        return 2.0 * self.T, self.horizon or 0
 
 
 MAX_GRADE = Param(
@@ -283,104 +273,6 @@ STOP = Param(
     "'grade': R as in the formula; 'label': the label is R itself, in [0, 1]",
     one_of("grade", "label"),
 )
-
-
-class _Cascade(Measure):
-    """Base class of the cascade model, with stop probabilities."""
-
-    def group_function(self) -> GroupFunction:
-        return _CASCADE
-
-    def gain_key(self) -> Hashable:
-        return "stop", self.stop, self.max_grade if self.stop == "grade" else None
-
-    def gains_of(self, grades: np.ndarray) -> np.ndarray:
-        """Compute the probability of stopping at each grade."""
-        grades = np.maximum(grades, 0.0)
-        if self.stop == "label":
-            return grades
-        return (exp2_each(grades) - 1.0) / exp2(self.max_grade)
-
-    def check_grades(self, ranking: Ranking) -> None:
-        if self.stop == "label":
-            wrong = outside_unit(ranking)
-            if wrong is not None:
-                raise MeasureError(
-                    f"{self.display_name}: label {wrong:g} is not a probability; with stop='label' "
-                    "labels must lie in [0, 1]."
-                )
-        elif ranking.max_grade > self.max_grade:
-            remedy = "map the labels to a scale of grades up to 1000"
-            if ranking.max_grade <= 1000:
-                top = f"{self.name}(max_grade={ranking.max_grade:g})"
-                remedy = f"give the top of the scale, as in {top}"
-            raise MeasureError(
-                f"{self.display_name}: grade {ranking.max_grade:g} is above "
-                f"max_grade={self.max_grade}; "
-                f"{remedy}."
-            )
-
-
-class ExpectedReciprocalRank(_Cascade):
-    """ERR@k, the expected reciprocal rank at which a reader stops."""
-
-    name = "ERR"
-    summary = "expected reciprocal rank at which a reader going down the list stops"
-    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
-    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
-    options = (
-        MAX_GRADE,
-        STOP,
-        Param(
-            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
-        ),
-        Param(
-            "discount",
-            "reciprocal",
-            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
-            one_of("reciprocal", "log2"),
-        ),
-        WEIGHT,
-    )
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
-
-    def discounts(self) -> tuple[str, float]:
-        return self.discount, 0.0
-
-    def group_function(self) -> GroupFunction:
-        return _NORMALIZED_CASCADE if self.normalize else _CASCADE
-
-    @property
-    def best_gains(self) -> str:  # type: ignore[override]
-        return "judged" if self.normalize else ""
-
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant" if self.normalize else None
-
-
-class ProbabilityFound(_Cascade):
-    """pFound@k, the cascade model of a reader who may give up at any rank."""
-
-    name = "pFound"
-    summary = "probability that a reader who may give up at any rank finds a satisfying row"
-    formula = (
-        "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
-    )
-    reference = "Gulin et al. (2009), Yandex at ROMIP; as PFound of CatBoost"
-    options = (
-        Param(
-            "patience",
-            0.85,
-            "probability of going on to the next rank after a row that did not satisfy",
-            number(above=0, most=1),
-        ),
-        MAX_GRADE,
-        STOP,
-        WEIGHT,
-    )
-
-    def discounts(self) -> tuple[str, float]:
-        return "geometric", float(self.patience)
 
 
 @inlined
@@ -449,17 +341,146 @@ def _normalized_cascade(group, rows, options):  # type: ignore[no-untyped-def]
     return at_most(_expected_cascade(group, rows, options) / ideal, 1.0)
 
 
-_CASCADE = GroupFunction(_cascade, uses_scratch=True)
 _NORMALIZED_CASCADE = GroupFunction(_normalized_cascade, uses_scratch=True)
+
+
+class _Cascade(Measure):
+    """Base class of the cascade model, with stop probabilities."""
+
+    group_function = GroupFunction(_cascade, uses_scratch=True)
+
+    def gain_key(self) -> Hashable:
+        return "stop", self.stop, self.max_grade if self.stop == "grade" else None
+
+    def gains_of(self, grades: np.ndarray) -> np.ndarray:
+        """Compute the probability of stopping at each grade."""
+        grades = np.maximum(grades, 0.0)
+        if self.stop == "label":
+            return grades
+        return (exp2_each(grades) - 1.0) / exp2(self.max_grade)
+
+    def check_grades(self, ranking: Ranking) -> None:
+        if self.stop == "label":
+            wrong = outside_unit(ranking)
+            if wrong is not None:
+                raise MeasureError(
+                    f"{self.display_name}: label {wrong:g} is not a probability; with stop='label' "
+                    "labels must lie in [0, 1]."
+                )
+        elif ranking.max_grade > self.max_grade:
+            remedy = "map the labels to a scale of grades up to 1000"
+            if ranking.max_grade <= 1000:
+                top = f"{self.name}(max_grade={ranking.max_grade:g})"
+                remedy = f"give the top of the scale, as in {top}"
+            raise MeasureError(
+                f"{self.display_name}: grade {ranking.max_grade:g} is above "
+                f"max_grade={self.max_grade}; "
+                f"{remedy}."
+            )
+
+
+class ExpectedReciprocalRank(_Cascade):
+    """ERR@k, the expected reciprocal rank at which a reader stops."""
+
+    name = "ERR"
+    summary = "expected reciprocal rank at which a reader going down the list stops"
+    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
+    options = (
+        MAX_GRADE,
+        STOP,
+        Param(
+            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
+        ),
+        Param(
+            "discount",
+            "reciprocal",
+            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
+            one_of("reciprocal", "log2"),
+        ),
+        WEIGHT,
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
+
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, 0.0
+
+    @property
+    def group_function(self) -> GroupFunction:  # type: ignore[override]
+        return _NORMALIZED_CASCADE if self.normalize else _Cascade.group_function
+
+    @property
+    def best_gains(self) -> str:  # type: ignore[override]
+        return "judged" if self.normalize else ""
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant" if self.normalize else None
+
+
+class ProbabilityFound(_Cascade):
+    """pFound@k, the cascade model of a reader who may give up at any rank."""
+
+    name = "pFound"
+    summary = "probability that a reader who may give up at any rank finds a satisfying row"
+    formula = (
+        "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    )
+    reference = "Gulin et al. (2009), Yandex at ROMIP; as PFound of CatBoost"
+    options = (
+        Param(
+            "patience",
+            0.85,
+            "probability of going on to the next rank after a row that did not satisfy",
+            number(above=0, most=1),
+        ),
+        MAX_GRADE,
+        STOP,
+        WEIGHT,
+    )
+
+    def discounts(self) -> tuple[str, float]:
+        return "geometric", float(self.patience)
+
+
+@inlined
+def _gain_stopping(group, rows, options):  # type: ignore[no-untyped-def]
+    """Compute the gain per row seen of one order.
+
+    `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
+    at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
+    by 1 - `share` * gain. At a sum of gains of `goal` all readers stop.
+    """
+    all_ranks, share, goal = options.parameters[0], options.parameters[1], options.parameters[2]
+    next_rank = 0
+    readers = 1.0
+    seen = 0.0
+    gained = 0.0
+    sum_of_gains = 0.0
+    for e in range(group.first, group.end):
+        rank = rows.above[e]
+        if rank >= group.retrieved or (options.cutoff > 0 and rank >= options.cutoff):
+            break
+        gain = rows.gain[e]
+        if gain == 0.0:
+            continue
+        seen += readers * (options.summed[rank + 1] - options.summed[next_rank])
+        gained += readers * options.discount[rank] * gain
+        next_rank = rank + 1
+        readers *= 1.0 - share * gain
+        sum_of_gains += gain
+        if sum_of_gains >= goal:
+            readers = 0.0
+        if readers == 0.0:
+            break
+    seen += readers * (all_ranks - options.summed[next_rank])
+    return min(gained / seen, 1.0)
 
 
 class _GainStopping(UserModel):
     """Base class of readers who stop as they gain: one pass over the gains."""
 
     reference = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
-
-    def group_function(self) -> GroupFunction:
-        return _GAIN_STOPPING
+    group_function = GroupFunction(_gain_stopping)
 
     def numbers(self) -> tuple[float, ...]:
         return self.rows_seen(), 1.0, np.inf
@@ -533,40 +554,3 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
 
     def numbers(self) -> tuple[float, ...]:
         return self.rows_seen(), 0.0, float(self.T)
-
-
-@inlined
-def _gain_stopping(group, rows, options):  # type: ignore[no-untyped-def]
-    """Compute the gain per row seen of one order.
-
-    `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
-    at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
-    by 1 - `share` * gain. At a sum of gains of `goal` all readers stop.
-    """
-    all_ranks, share, goal = options.parameters[0], options.parameters[1], options.parameters[2]
-    next_rank = 0
-    readers = 1.0
-    seen = 0.0
-    gained = 0.0
-    sum_of_gains = 0.0
-    for e in range(group.first, group.end):
-        rank = rows.above[e]
-        if rank >= group.retrieved or (options.cutoff > 0 and rank >= options.cutoff):
-            break
-        gain = rows.gain[e]
-        if gain == 0.0:
-            continue
-        seen += readers * (options.summed[rank + 1] - options.summed[next_rank])
-        gained += readers * options.discount[rank] * gain
-        next_rank = rank + 1
-        readers *= 1.0 - share * gain
-        sum_of_gains += gain
-        if sum_of_gains >= goal:
-            readers = 0.0
-        if readers == 0.0:
-            break
-    seen += readers * (all_ranks - options.summed[next_rank])
-    return min(gained / seen, 1.0)
-
-
-_GAIN_STOPPING = GroupFunction(_gain_stopping)

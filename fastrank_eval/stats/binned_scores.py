@@ -21,12 +21,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import (
-    Arrays,
-    delta_decode,
-    delta_encode,
-    narrow,
-)
+from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import JobMap

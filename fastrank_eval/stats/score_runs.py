@@ -17,13 +17,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import (
-    Arrays,
-    byte_shuffle,
-    delta_decode,
-    delta_encode,
-    narrow,
-)
+from fastrank_eval._lib.array_codes import Arrays, byte_shuffle, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel

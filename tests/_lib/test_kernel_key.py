@@ -338,7 +338,7 @@ for file in sorted(root.rglob("*.py")):
                     for text in (content.bytecode, content.sources)
                 ))
 for name, measure in fastrank_eval.measures.registry.items():
-    if not measure.pooled and (function := measure().group_function()) is not None:
+    if not measure.pooled and (function := measure().group_function) is not None:
         content = Content(function.loop)
         print(name, content.bytecode and "loop", content.sources and "loop")
 """

@@ -15,12 +15,7 @@ from fastrank_eval.measures import measure
 from fastrank_eval.measures.clustered_sums import Confusion
 from fastrank_eval.measures.decisions import Decision
 from fastrank_eval.measures.pooled import ClusteredMeasure, SummedMeasure
-from tests.measures.test_pooled import (
-    CASES,
-    ORDERED,
-    WEIGHTED_CASES,
-    evaluate,
-)
+from tests.measures.test_pooled import CASES, ORDERED, WEIGHTED_CASES, evaluate
 from tests.oracles.means import degrees_of, effective_groups
 from tests.oracles.measures import Row
 from tests.oracles.pooled import oracle_of

@@ -308,11 +308,7 @@ def judged(ranked: Ranked, k: int | None, short: str = "length") -> float:
 
 
 def pfound(
-    ranked: Ranked,
-    k: int | None,
-    patience: float = 0.85,
-    max_grade: float = 4,
-    stop: str = "grade",
+    ranked: Ranked, k: int | None, patience: float = 0.85, max_grade: float = 4, stop: str = "grade"
 ) -> float:
     stops = [stop_probability(label, max_grade, stop) for label in top(ranked, k)]
     return cascade(stops, patience)
