@@ -44,12 +44,17 @@ def column_with_nulls(values: np.ndarray, null: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
 
 
-def bytes_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+def bytes_column(values: Sequence[str] | Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Make an Arrow array of strings or bytes with the offsets of the type."""
+    content = values[0][:0].join(values) if values else b""  # type: ignore[arg-type]
+    if isinstance(content, str):
+        if not content.isascii():
+            return bytes_column([text.encode() for text in values], kind)  # type: ignore[union-attr]
+        content = content.encode()
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     ends = np.array([0, *accumulate(map(len, values))], np.int64 if wide else np.int32)
     return pa.Array.from_buffers(
-        kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+        kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(content)]
     )
 
 

@@ -28,13 +28,11 @@ from fastrank_eval.integrations.trec.join import (
     join_runs,
     no_common_query,
     rank_documents,
+    read_both,
     reading_notes,
-    refuse_swapped,
 )
-from fastrank_eval.integrations.trec.lines import QRELS, RUN
 from fastrank_eval.integrations.trec.measures import Line, at_level, report_lines, single_measures
 from fastrank_eval.integrations.trec.pairs import Common
-from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
@@ -221,10 +219,8 @@ def trec_report(
                 f"measures: must be measures without subtopics, got {line.name!r}; take "
                 "fastrank_eval.trec.evaluate and read_diversity_qrels."
             )
-    names = {"query": query, "doc": doc}
-    refuse_swapped(qrels, [run], {**names, "grade": grade})
-    retrieved = read_pairs(run, RUN, duplicates, {**names, "score": score})
-    judgements = read_pairs(qrels, QRELS, duplicates, {**names, "grade": grade})
+    names = {"query": query, "doc": doc, "grade": grade, "score": score}
+    judgements, (retrieved,) = read_both(qrels, [run], names, duplicates)
     as_float32 = version == 9
     both = Common([retrieved], judgements, complete)
     read, known = (int(both.have(i).sum()) for i in (0, 1))
@@ -240,7 +236,7 @@ def trec_report(
     tags = retrieved.rows["run"] if "run" in retrieved.rows.column_names else []
     # trec_eval prints the tag of the last line.
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
-    notes = [*reading_notes(qrels, [run], [judgements, retrieved])]
+    notes = [*reading_notes(judgements, [retrieved])]
     if lacking:
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
     read = int((both.rows[0] >= 0).sum())

@@ -16,11 +16,11 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
 from fastrank_eval.integrations.trec.pairs import Common, PairTable
 from fastrank_eval.integrations.trec.tables import (
+    DUPLICATES_OPTION,
     SWAPPED_RUN,
     columns_of,
     has_grades,
     has_scores,
-    is_nested,
     is_one_run,
     read_pairs,
     sign_of_swapping,
@@ -145,14 +145,9 @@ def join_runs(
 
     Those of `Common.cut` are its keywords.
     """
-    of_qrels, of_run = (
-        {name: names[name] for name in ("query", "doc", number)} for number in ("grade", "score")
-    )
-    runs = _name_runs(run, of_run)
-    refuse_swapped(qrels, list(runs.values()), of_qrels)
-    judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
-    remedy = f"{_READ.format('read_run')} {_SEVERAL}"
-    read = [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
+    runs = _name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
+    remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
+    judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
     both = Common(read, judged, complete)
     documents, unanswered, lacking = [], {}, {}
     for i, name in enumerate(runs):
@@ -170,24 +165,56 @@ def join_runs(
         int((both.is_judged & ~both.answered).sum()),
         unanswered,
         lacking,
-        reading_notes(qrels, list(runs.values()), both.tables),
+        reading_notes(judged, read),
     )
     return joined, documents
 
 
-def reading_notes(
-    qrels: object, runs: Sequence[object], tables: Sequence[PairTable]
-) -> tuple[str, ...]:
+def read_both(
+    qrels: object,
+    runs: Sequence[object],
+    names: Mapping[str, str | None],
+    duplicates: str,
+    remedies: tuple[str, str] = (DUPLICATES_OPTION, DUPLICATES_OPTION),
+) -> tuple[PairTable, list[PairTable]]:
+    """Read judgements and runs, and refuse dicts of which one must be the other.
+
+    Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
+    tie. One of both signs is not enough: grades may be fractions, and scores whole numbers.
+    """
+    of_qrels, of_run = (
+        {name: names[name] for name in ("query", "doc", number)} for number in ("grade", "score")
+    )
+    if isinstance(qrels, Mapping) and not _has_columns(qrels, QRELS, of_qrels):
+        forms = (Mapping, str, os.PathLike)
+        are_runs = len(qrels) > 0 and all(isinstance(one, forms) for one in qrels.values())
+        _refuse_swapped(are_runs and not is_one_run(qrels))
+    judged = read_pairs(qrels, QRELS, duplicates, of_qrels, remedy=remedies[0])
+    read = [read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1]) for run in runs]
+    dicts = all(one.lengths is not None for one in [judged, *read])
+    _refuse_swapped(dicts and has_scores(judged) and all(map(has_grades, read)))
+    return judged, read
+
+
+def _refuse_swapped(is_swapped: bool) -> None:
+    if is_swapped:
+        raise ArgumentError(
+            "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
+            "first and the runs second. If these are grades, pass read_qrels(qrels)."
+        )
+
+
+def reading_notes(judged: PairTable, runs: Sequence[PairTable]) -> tuple[str, ...]:
     """Note comments that may be rows, and dicts that may be swapped."""
     notes = []
-    comments = sum(table.comments for table in tables)
+    comments = sum(table.comments for table in [judged, *runs])
     if comments:
         lines = "1 line begins" if comments == 1 else f"{comments:,} lines begin"
         notes.append(
             f"{lines} with # and {'has' if comments == 1 else 'have'} the fields of a row: read as "
             "comments, as by trec_eval 10; if # begins an id of a query, write another id"
         )
-    sign = sign_of_swapping(qrels, runs)
+    sign = sign_of_swapping(judged, runs)
     if sign:
         notes.append(f"{sign}; if they are swapped, pass the judgements first and the runs second")
     return tuple(notes)
@@ -239,29 +266,6 @@ def _has_columns(
     """Return whether a mapping is a table with the columns of a layout."""
     columns = columns_of(table.keys(), file_columns, names)
     return all(columns[column] in table for column in ("query", "doc", file_columns.number))
-
-
-def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, str | None]) -> None:
-    """Raise if dicts that must be judgements have the form of runs.
-
-    Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
-    tie. One of both signs is not enough: grades may be fractions, and scores whole numbers. `names`
-    are those of the columns of judgements.
-    """
-    if not isinstance(qrels, Mapping) or _has_columns(qrels, QRELS, names):
-        return
-    if is_one_run(qrels):
-        swapped = has_scores(qrels) and all(
-            isinstance(run, Mapping) and is_nested(run) and has_grades(run) for run in runs
-        )
-    else:
-        forms = (Mapping, str, os.PathLike)
-        swapped = bool(qrels) and all(isinstance(run, forms) for run in qrels.values())
-    if swapped:
-        raise ArgumentError(
-            "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
-            "first and the runs second. If these are grades, pass read_qrels(qrels)."
-        )
 
 
 def _table(both: Common, names: Iterable[str]) -> pa.Table:

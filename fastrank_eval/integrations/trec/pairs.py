@@ -60,6 +60,8 @@ class PairTable:
         The column of scores or grades.
     describe : callable
         Describes the positions of two rows, for messages.
+    lengths : ndarray of int64, shape (queries,), optional
+        For dicts of dicts the number of documents of each query that has some.
     empty : sequence of str
         Queries that are there without a document.
     comments : int
@@ -79,11 +81,12 @@ class PairTable:
         rows: pa.Table,
         number: str,
         describe: Callable[[int, int], str],
+        lengths: np.ndarray | None = None,
         empty: Sequence[str] = (),
         comments: int = 0,
     ) -> None:
         self.rows, self.number, self.describe = rows, number, describe
-        self.empty, self.comments = empty, comments
+        self.lengths, self.empty, self.comments = lengths, empty, comments
         self.duplicates, self.remedy = "error", ""
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from fastrank_eval.integrations.trec.lines import (
     text_of_stream,
     texts_of_paths,
 )
-from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable
+from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, run_ends
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import closing_readers, first_line, require_columns, type_name
@@ -53,7 +53,9 @@ _LONG = 5
 
 def is_nested(source: object) -> bool:
     """Return whether this is a mapping of mappings, the form of pytrec_eval."""
-    return isinstance(source, Mapping) and all(isinstance(v, Mapping) for v in source.values())
+    if not isinstance(source, Mapping):
+        return False
+    return all(issubclass(kind, Mapping) for kind in {*map(type, source.values())})
 
 
 def is_one_run(run: Mapping[Any, Any]) -> bool:
@@ -64,17 +66,8 @@ def is_one_run(run: Mapping[Any, Any]) -> bool:
     return not (queries and all(map(is_nested, queries)))
 
 
-def empty_queries(source: object) -> list[str]:
-    """List the queries of nested mappings that have no document."""
-    if not (isinstance(source, Mapping) and is_nested(source)):
-        return []
-    return [_id_bytes(query, "query").decode() for query, docs in source.items() if not docs]
-
-
-def batches_of_mapping(
-    source: Mapping[Any, Any], file_columns: FileColumns
-) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of ``{query: {doc: number}}``, in its order.
+def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> PairTable:
+    """Read the pairs of ``{query: {doc: number}}``, in its order.
 
     Raises
     ------
@@ -82,44 +75,53 @@ def batches_of_mapping(
         If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
         infinite grade.
     """
-    pairs = (
-        (_id_bytes(query, "query"), _id_bytes(doc, "document"), value)
-        for query, docs in source.items()
-        for doc, value in docs.items()
-    )
-    while pairs_of_batch := list(islice(pairs, _BATCH_ROWS)):
-        queries, docs, values = zip(*pairs_of_batch, strict=True)
-        columns = [bytes_column(ids, pa.large_string()) for ids in (queries, docs)]
-        numbers = _numbers_of_mapping(values, file_columns)
-        if numbers is None:
-            query, doc, value = next(
-                row for row in pairs_of_batch if _numbers_of_mapping(row[2:], file_columns) is None
-            )
-            raise SourceError(
-                f"Query {query.decode()!r}, document {doc.decode()!r}: the {file_columns.number} "
-                f"{value!r} is no {'finite ' * (file_columns.number == 'grade')}number."
-            )
-        names = ["query", "doc", file_columns.number]
-        yield pa.RecordBatch.from_arrays([*columns, arrow_column(numbers)], names=names)
+    of_queries = [docs for docs in source.values() if docs]
+    queries = _id_column([query for query, docs in source.items() if docs], "query")
+    empty = _id_column([query for query, docs in source.items() if not docs], "query")
+    docs = _id_column([*chain.from_iterable(of_queries)], "document")
+    values = [*chain.from_iterable(docs.values() for docs in of_queries)]
+    lengths = np.fromiter(map(len, of_queries), np.int64, len(of_queries))
+    ends = np.cumsum(lengths)
+    numbers = _numbers_of_mapping(values, file_columns)
+    if numbers is None:
+        row = next(
+            i for i, one in enumerate(values) if _numbers_of_mapping([one], file_columns) is None
+        )
+        query = queries[int(np.searchsorted(ends, row, side="right"))]
+        raise SourceError(
+            f"Query {query.as_py()!r}, document {docs[row].as_py()!r}: the {file_columns.number} "
+            f"{values[row]!r} is no {'finite ' * (file_columns.number == 'grade')}number."
+        )
+    columns = [run_ends(queries, ends - lengths, len(values)), docs, arrow_column(numbers)]
+    table = pa.Table.from_arrays(columns, names=["query", "doc", file_columns.number])
+    return PairTable(table, file_columns.number, _ROWS, lengths=lengths, empty=empty.to_pylist())
 
 
-def _id_bytes(key: object, what: str) -> bytes:
+def _id_column(keys: Sequence[object], what: str) -> pa.Array:
+    """Make a column of ids: text, or integers, which become their digits."""
+    if not {*map(type, keys)} <= {str}:
+        keys = [_id_text(key, what) for key in keys]
+    try:
+        return bytes_column(cast("Sequence[str]", keys), pa.large_string())
+    except UnicodeEncodeError as error:
+        raise SourceError(f"The {what} {error.object!r} is not valid text: {error}.") from error
+
+
+def _id_text(key: object, what: str) -> str:
     if isinstance(key, str):
-        try:
-            return key.encode()
-        except UnicodeEncodeError as error:
-            raise SourceError(f"The {what} {key!r} is not valid text: {error}.") from error
+        return key
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        return str(key).encode()
+        return str(key)
     raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
 
 
 def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
     """Convert the numbers of a mapping, or None if one is not a number."""
-    if not all(isinstance(value, int | float | np.number | np.bool_) for value in values):
+    kinds = {*map(type, values)}
+    if not all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds):
         return None
     grades = file_columns.number == "grade"
-    is_integer = grades and not any(isinstance(value, float | np.floating) for value in values)
+    is_integer = grades and not any(issubclass(kind, float | np.floating) for kind in kinds)
     try:
         numbers = np.array(values, np.int64 if is_integer else np.float64)
     except (OverflowError, TypeError):
@@ -127,64 +129,51 @@ def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.
     return None if not_allowed(numbers, file_columns.number).any() else numbers
 
 
-def has_scores(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Return whether numbers are fractions and rarely tie."""
-    queries = _numbers_by_query(run)
-    return not _are_whole(queries) and _share_of_ties(queries) <= _FEW_TIES
+def has_scores(run: PairTable) -> bool:
+    """Return whether numbers of dicts are fractions and rarely tie."""
+    return not _are_whole(run.numbers) and _share_of_ties(run) <= _FEW_TIES
 
 
-def has_grades(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Return whether numbers are whole and small, and mostly tie."""
-    queries = _numbers_by_query(run)
-    return _are_whole(queries, _LARGEST_GRADE) and _share_of_ties(queries) >= _MANY_TIES
+def has_grades(run: PairTable) -> bool:
+    """Return whether numbers of dicts are whole and small, and mostly tie."""
+    return _are_whole(run.numbers, _LARGEST_GRADE) and _share_of_ties(run) >= _MANY_TIES
 
 
-def sign_of_swapping(judgements: object, runs: Sequence[object]) -> str:
-    """Say why judgements and runs may be swapped; nothing if not.
+def sign_of_swapping(judgements: PairTable, runs: Sequence[PairTable]) -> str:
+    """Say why judgements and runs of dicts may be swapped; nothing if not.
 
     All scores are small and whole, and the grades are fractions or, in long lists, never tie where
     scores do. Such dicts may be right, so they are not refused.
     """
-    every = [judgements, *runs]
-    if not all(isinstance(one, Mapping) and is_nested(one) for one in every):
+    lengths, found = judgements.lengths, [run.numbers for run in runs if len(run.numbers)]
+    if lengths is None or any(run.lengths is None for run in runs):
         return ""
-    grades, *scores = (_numbers_by_query(one, 0) for one in every)  # type: ignore[arg-type]
-    found = np.concatenate([*chain(*scores), np.empty(0)])
-    if not len(found) or not _are_whole([found], _LARGEST_GRADE):
+    if not found or not all(_are_whole(numbers, _LARGEST_GRADE) for numbers in found):
         return ""
-    if not _are_whole(grades):
+    if not _are_whole(judgements.numbers):
         return "the grades are fractions and the scores small whole numbers"
-    is_ranked = max(map(len, grades), default=0) >= _LONG and _share_of_ties(grades) == 0
-    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in scores)
-    if is_ranked and is_graded and len(np.unique(found)) > 1:
+    is_ranked = lengths.max(initial=0) >= _LONG and _share_of_ties(judgements) == 0
+    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in runs)
+    if is_ranked and is_graded and len(np.unique(np.concatenate(found))) > 1:
         return "no two grades of a query are equal, and the scores are a few small whole numbers"
     return ""
 
 
-def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]], least: int = 2) -> list[np.ndarray]:
-    """Collect the numbers of each query with at least so many documents.
-
-    If a value is no number, there are none.
-    """
-    try:
-        return [
-            np.array([*docs.values()], np.float64) for docs in source.values() if len(docs) >= least
-        ]
-    except (TypeError, ValueError, OverflowError):
-        return []
-
-
-def _share_of_ties(queries: Sequence[np.ndarray]) -> float:
+def _share_of_ties(pairs: PairTable) -> float:
     """Return the share of documents that tie in queries of several, or NaN."""
-    several = [numbers for numbers in queries if len(numbers) > 1]
-    counts = [np.unique(numbers, return_counts=True)[1] for numbers in several]
-    ties = sum(int(count[count > 1].sum()) for count in counts)
-    return ties / sum(map(len, several)) if several else np.nan
+    lengths = np.array(pairs.lengths)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((pairs.numbers, query))
+    numbers, query = pairs.numbers[order], query[order]
+    is_first = np.append(True, (numbers[1:] != numbers[:-1]) | (query[1:] != query[:-1]))
+    ties = np.count_nonzero(~is_first | ~np.append(is_first[1:], True))
+    several = lengths[lengths > 1].sum()
+    return ties / several if several else np.nan
 
 
-def _are_whole(queries: Sequence[np.ndarray], most: float = np.inf) -> bool:
+def _are_whole(numbers: np.ndarray, most: float = np.inf) -> bool:
     """Return whether all numbers are whole, and none is larger."""
-    return all(bool(((n == np.rint(n)) & (np.abs(n) <= most)).all()) for n in queries)
+    return bool(((numbers == np.rint(numbers)) & (np.abs(numbers) <= most)).all())
 
 
 #: Type of the subtopics that a document covers.
@@ -392,6 +381,10 @@ def _number_column(values: pa.Array, column: _Column, file_columns: FileColumns)
 
 
 _TREC = "trec"
+#: What to do about a pair that is there twice.
+DUPLICATES_OPTION = "pass duplicates='first', 'last' or 'max' (--duplicates)."
+#: Describes two rows of a source that is no text.
+_ROWS = "row {:,} and row {:,}".format
 
 
 @typed
@@ -519,7 +512,7 @@ def read_pairs(
     duplicates: str = "error",
     names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
-    remedy: str = "pass duplicates='first', 'last' or 'max' (--duplicates).",
+    remedy: str = DUPLICATES_OPTION,
 ) -> PairTable:
     """Read the pairs of a run or judgements; return a `PairTable` as it is.
 
@@ -554,15 +547,12 @@ def read_rows(
     if form == _TREC:
         raise ArgumentError("format='trec' applies to text: leave it out.")
     if isinstance(source, Mapping) and is_nested(source):
-        batches = batches_of_mapping(source, file_columns)
-    else:
-        batches = _batches_of_columns(source, file_columns, names, form)
+        return _read_mapping(source, file_columns)
+    batches = _batches_of_columns(source, file_columns, names, form)
     names_of_columns = [name for name in file_columns.columns if name != "run"]
     with closing_readers():
         rows = _table(list(batches), names_of_columns, file_columns)
-    return PairTable(
-        rows, file_columns.number, "row {:,} and row {:,}".format, empty_queries(source)
-    )
+    return PairTable(rows, file_columns.number, _ROWS)
 
 
 def _find_texts(
