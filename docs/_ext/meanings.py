@@ -58,6 +58,9 @@ HISTORY = {
     "calibration": "list: for each model and [MultiECCE](measures/MultiECCE.md), all rows and the "
     "worst 100 slices",
     "title": "of the configuration",
+    "not_evaluated.": "A row for each night and label that ended with an error, and that `night` "
+    "lacks.",
+    "not_evaluated.reason": "the error",
     "status": "`fine`, `changed`, `provisional`, `regression` or `data_quality`",
     "models": "list of score columns",
     "measures": "list",

@@ -328,6 +328,7 @@ def _run_night(
     from fastrank_eval.apps.nightly.pages import write_index, write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
     from fastrank_eval.apps.nightly.summary_files import lines, markdown, summary
+    from fastrank_eval.apps.nightly.text import NOT_EVALUATED
     from fastrank_eval.results.report import printable
 
     configs = config.for_labels()
@@ -339,9 +340,12 @@ def _run_night(
         if date in due and not isinstance(error, HistoryError):
             return _keep_provisional(config, date, reason)
         note(f"error: {date}: {printable(reason)}")
-        content = {"date": date.isoformat(), "error": reason}
+        content = {"date": date.isoformat(), "status": NOT_EVALUATED, "error": reason}
         message = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
-        _notify(config, date, ["error"] * len(configs), message, [content])
+        _notify(config, date, [NOT_EVALUATED] * len(configs), message, [content])
+        if not isinstance(error, HistoryError):
+            what = f"warning: {date}: the history and the pages do not say so"
+            _tried(what, _store_failure, config, date, printable(reason))
         output.nights.append(content)
         return ExitCode.BAD_INPUT
     shown = [_show_night(each, outcome) for each, outcome in zip(configs, outcomes, strict=True)]
@@ -421,6 +425,20 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     return _ShownNight(page, failure, groups)
 
 
+def _store_failure(config: NightlyConfig, date: dt.date, reason: str) -> None:
+    """Store why a night was not evaluated, and say so on the first pages."""
+    from fastrank_eval.apps.nightly.history import History
+    from fastrank_eval.apps.nightly.pages import write_latest
+
+    if not config.history.exists():  # the configuration may be wrong
+        return
+    with closing(History(config.history)) as history, history.transaction():
+        history.claim(config.report, config.labels or [config.options["label"]])
+        for each in config.for_labels():
+            history.of(each.label).write_failure(date, reason)
+    write_latest(config)
+
+
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
     """Note once that a night could not be judged again; return its exit code."""
     from fastrank_eval.apps.nightly.pages import write_again
@@ -468,12 +486,13 @@ def _notify(
 
 
 def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
-    """Return the status of the latest earlier night of four weeks."""
+    """Return the status of the latest earlier date of four weeks."""
     from fastrank_eval.apps.nightly.compare_nights import DAYS
     from fastrank_eval.apps.nightly.history import open_history
 
     with open_history(config.history, config.label) as history:
-        return next((each.status for each in history.before(date, DAYS)), None)
+        earlier = history.outcomes(date - dt.timedelta(DAYS), date - dt.timedelta(1))
+        return earlier[max(earlier)] if earlier else None
 
 
 def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
@@ -482,7 +501,7 @@ def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
     from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
 
     with suppress(FastRankEvalError), open_history(config.history, config.label) as history:
-        return history.statuses(date - dt.timedelta(days=STRIP_NIGHTS), date)
+        return history.outcomes(date - dt.timedelta(days=STRIP_NIGHTS), date)
     return {}
 
 

@@ -449,6 +449,11 @@ def _statuses(frame: _Frame, nights: Sequence[Night]) -> Iterator[str]:
         left, top = frame.x(day - 0.4), frame.bottom + 4 + _STRIP - height
         colour = "line" if status.tone == "good" else status.tone
         yield _rectangle(left, top, width, height, colour, f"{night.date}: {status_name(night)}")
+    for date, reason in nights[-1].not_evaluated.items():
+        if nights[0].date < date < nights[-1].date:
+            left, width = frame.x(date.toordinal() - 0.4), frame.x(0.8) - frame.x(0)
+            text = f"{date} was not evaluated: {reason}"
+            yield _rectangle(left, frame.bottom + 4, min(width, 12), _STRIP, "bad", text)
     for date in edges(nights):
         yield _path(f"M{frame.x(date.toordinal() - 0.5):.1f} {_TOP:g}V{frame.bottom:g}", _EDGE)
 

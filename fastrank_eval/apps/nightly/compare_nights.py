@@ -299,7 +299,9 @@ def _comparable(
     if not night.has_labels:
         return EarlierNight(None, "the night has no labels yet")
     if earlier is None:
-        return EarlierNight(None, f"history has no rows of {date}")
+        failed = history.failures(date, date)
+        reason = f"{date} was not evaluated" if failed else f"history has no rows of {date}"
+        return EarlierNight(None, reason)
     rows, different = earlier.quality.rows, convention_differences(night, earlier)
     reasons = {
         f"no row of {date} has a label": not rows and earlier.unlabelled_rows,

@@ -32,7 +32,7 @@ from fastrank_eval._lib.errors import FastRankEvalError, HistoryError, OutputErr
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
-from fastrank_eval.apps.nightly.text import STATUSES
+from fastrank_eval.apps.nightly.text import NOT_EVALUATED, STATUSES
 from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.gates import ALL
@@ -40,14 +40,14 @@ from fastrank_eval.results.gates import ALL
 #: The statements that make the tables.
 SCHEMA = files("fastrank_eval.apps.nightly").joinpath("history.sql").read_text("utf-8")
 #: The tables of nights.
-TABLES = ("night", "value", "difference", "state")
+TABLES = ("night", "value", "difference", "state", "not_evaluated")
 _RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference}
 #: The kind of state that has the values of a night when it was provisional.
 PROVISIONAL = "provisional"
 #: Fields of a night that are merged from states of nights.
 _OF_PERIODS = ("periods", "period_nights", "period_notes", "compositions")
 #: Fields of a night that its document lacks: columns, other tables, and a state.
-APART = {"date", "label", "status", "values", "compared", *_OF_PERIODS}
+APART = {"date", "label", "status", "values", "compared", "not_evaluated", *_OF_PERIODS}
 
 #: Conventions that are objects.
 _OBJECTS = ("columns", "measures", "names", "quality", "requested", "score", LEFT_OUT)
@@ -296,7 +296,7 @@ def _table(database: sqlite3.Connection, name: str) -> pa.Table:
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 #: The version of the tables and of the document of a night. Files of others are refused.
-VERSION = 15
+VERSION = 16
 #: The kind of state that has the week and the month of a night.
 _PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
@@ -427,7 +427,7 @@ class History:
             The history keeps nights of another report. This report would replace them.
         """
         names = self._select("SELECT name FROM report")
-        nights = self._select("SELECT 1 FROM night LIMIT 1")
+        nights = self._select("SELECT 1 FROM night UNION SELECT 1 FROM not_evaluated LIMIT 1")
         name = names[0][0] if names else None
         if name is not None and name != report and nights:
             raise HistoryError(
@@ -473,17 +473,45 @@ class History:
             self._insert("value", rows_of("value", night, night.values))
             self._insert("difference", rows_of("difference", night, night.compared))
             self._insert("state", [(*keys, *each) for each in states.contents.items()])
-            # The weeks and months of later nights may have this one.
-            self._database.execute(
-                "DELETE FROM state WHERE date > ? AND label = ? AND kind = ?",
-                (*keys, _PERIODS),
-            )
+            self._forget_periods(night.date)
             # Only later nights of the same age are compared with provisional values.
             old = night.date - dt.timedelta(days=_PROVISIONAL_DAYS)
             self._database.execute(
                 "DELETE FROM state WHERE date < ? AND label = ? AND kind = ?",
                 (old.isoformat(), night.label, PROVISIONAL),
             )
+
+    def _forget_periods(self, date: dt.date) -> None:
+        """Remove the weeks and months of later nights: they may have this one."""
+        self._database.execute(
+            "DELETE FROM state WHERE date > ? AND label = ? AND kind = ?",
+            (date.isoformat(), self.label, _PERIODS),
+        )
+
+    def write_failure(self, date: dt.date, reason: str) -> None:
+        """Store why a night was not evaluated, unless the history has the night.
+
+        It counts as no night: a date has a night or such a reason. `write` removes the reason.
+        """
+        keys = date.isoformat(), self.label
+        written_at = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        with self.transaction():
+            if not self.statuses(date, date):
+                self._insert(NOT_EVALUATED, [(*keys, reason, written_at)])
+                self._forget_periods(date)
+
+    def failures(
+        self, first: dt.date | None = None, last: dt.date | None = None
+    ) -> dict[dt.date, str]:
+        """Return why dates from `first` to `last` were not evaluated."""
+        return self._by_date("reason", first, last, str, NOT_EVALUATED)
+
+    def outcomes(
+        self, first: dt.date | None = None, last: dt.date | None = None
+    ) -> dict[dt.date, str]:
+        """Return the statuses of nights, and of dates that were not evaluated."""
+        failed = dict.fromkeys(self.failures(first, last), NOT_EVALUATED)
+        return failed | self.statuses(first, last)
 
     def states(self, date: dt.date) -> SavedStates:
         """Return the saved states of a night, without its week and month."""
@@ -522,7 +550,7 @@ class History:
 
     def dates(self) -> list[dt.date]:
         """Return the dates of the nights, ascending."""
-        return [*self.statuses(_FIRST, _LAST)]
+        return [*self.statuses(None, None)]
 
     def read(
         self,
@@ -576,7 +604,7 @@ class History:
         """Read the heads of days before a date, the latest first."""
         return self.heads(date - dt.timedelta(days), date - dt.timedelta(1))[::-1]
 
-    def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
+    def statuses(self, first: dt.date | None, last: dt.date | None) -> dict[dt.date, str]:
         """Return the status of each night from `first` to `last`."""
         return self._by_date("status", first, last, checked_status)
 
@@ -657,19 +685,29 @@ class History:
         self._database.executemany(f"REPLACE INTO {table} VALUES ({places})", rows)  # noqa: S608
 
     def _nights(
-        self, names: str, first: dt.date | None, last: dt.date | None, condition: str = "TRUE"
+        self,
+        names: str,
+        first: dt.date | None,
+        last: dt.date | None,
+        condition: str = "TRUE",
+        table: str = "night",
     ) -> list[tuple[Any, ...]]:
         return self._select(
-            f"SELECT {names} FROM night WHERE ({condition}) "  # noqa: S608 - names of our own
+            f"SELECT {names} FROM {table} WHERE ({condition}) "  # noqa: S608 - names of our own
             "AND label = ? AND date BETWEEN ? AND ? ORDER BY date",
             self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
 
     def _by_date(
-        self, column: str, first: dt.date, last: dt.date, read: Callable[[str], _T]
+        self,
+        column: str,
+        first: dt.date | None,
+        last: dt.date | None,
+        read: Callable[[str], _T],
+        table: str = "night",
     ) -> dict[dt.date, _T]:
         with self._reading():
-            rows = self._nights(f"date, {column}", first, last)
+            rows = self._nights(f"date, {column}", first, last, table=table)
             return {dt.date.fromisoformat(date): read(value) for date, value in rows}
 
     def _records(
@@ -709,6 +747,19 @@ class History:
                     "UPDATE OR IGNORE night SET label = ? WHERE label = ? AND date = ?",
                     (new, name, date),
                 )
+        names = labels if len(labels) > 1 else ("",)
+        for name in names:
+            self._database.execute(
+                "INSERT OR IGNORE INTO not_evaluated "
+                "SELECT date, ?1, reason, written_at FROM not_evaluated AS other "
+                "WHERE date NOT IN (SELECT date FROM night WHERE label = ?1)",
+                (name,),
+            )
+        places = ", ".join("?" * len(names))
+        self._database.execute(
+            f"DELETE FROM not_evaluated WHERE label NOT IN ({places})",  # noqa: S608
+            names,
+        )
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:

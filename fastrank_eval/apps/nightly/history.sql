@@ -61,5 +61,12 @@ CREATE TABLE state (
     PRIMARY KEY (label, date, kind),
     FOREIGN KEY (label, date) REFERENCES night ON DELETE CASCADE ON UPDATE CASCADE
 ) STRICT;
+CREATE TABLE not_evaluated (
+    date TEXT NOT NULL,
+    label TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    written_at TEXT NOT NULL,
+    PRIMARY KEY (label, date)
+) STRICT;
 CREATE INDEX value_over_time ON value (measure, score, slicing, slice, label, date);
 CREATE INDEX night_by_fingerprint ON night (fingerprint, label, date);

@@ -439,6 +439,8 @@ class Night:
         Hours from the end of the night to its judgement; NaN without `labels_complete`.
     judged_before : EarlierJudgement or None
         The provisional judgement of a night that was judged again with complete labels.
+    not_evaluated : mapping of datetime.date to str
+        Dates whose rows could not be evaluated, with the reasons, as a page shows them.
     """
 
     date: dt.date
@@ -470,6 +472,7 @@ class Night:
     label_age: float = math.nan
     judged_before: EarlierJudgement | None = None
     label: str = ""
+    not_evaluated: Mapping[dt.date, str] = field(default_factory=dict)
 
     def add(self, **parts: Iterable[object]) -> Night:
         """Append to findings, gates, notes and others of its tuples."""

@@ -29,7 +29,7 @@ from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.night import Settings
 
 #: Statuses that a person has to look at.
-_FAILURES = ("regression", "data_quality", "error")
+_FAILURES = ("regression", "data_quality", "not_evaluated")
 #: Seconds before the first further attempt; each later wait is twice as long.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 #: Answers after which a further attempt can succeed, besides those of 500 and more.
@@ -52,9 +52,9 @@ def wants_message(webhook: Settings, status: str, before: str | None) -> bool:
     ----------
     webhook : Settings
     status : str
-        The status of the night; ``"error"`` if it could not be evaluated.
+        The status of the night.
     before : str or None
-        The status of the night before it in the history.
+        That of the date before it in the history.
     """
     changed = status != (before or "fine")
     return bool({"always": True, "failure": status in _FAILURES, "change": changed}[webhook.when])

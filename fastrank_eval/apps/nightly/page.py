@@ -85,6 +85,9 @@ def night_content(nights: Sequence[Night]) -> dict[str, Any]:
     past = {name: series.of_models("all", name) for name in told["measures"][:_MAX_TRENDS]}
     return {
         **rows_content(told, series),
+        "not_evaluated": {
+            date: why for date, why in nights[-1].not_evaluated.items() if date > nights[-1].date
+        },
         "trends": [
             (charts.trend(f"trend-{index}", names.get(measure, measure), nights, values), measure)
             for index, (measure, values) in enumerate(past.items())

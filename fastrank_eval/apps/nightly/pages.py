@@ -6,6 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -175,23 +176,59 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     if config.folder is None:
         return []
     make_folder(config, config.folder)
-    page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
+    page = config.folder / f"{night.date}.html"
     with closing(History(config.history).of(config.label)) as history:
-        contents = {night.date: _draw_page(config, config.folder, history, night)}
-        write_page(page, contents[night.date])
+        content = _draw_page(config, config.folder, history, night)
+        write_page(page, content)
         NIGHTLY.info("page written", night=str(night.date), file=str(page))
-        while True:
-            latest = history.dates()[-1]
-            if latest not in contents:
-                (latest_night,) = history.read(latest, latest)
-                contents[latest] = _draw_page(
-                    config, config.folder, history, with_periods(latest_night, history)
-                )
-            # Another run may have stored a later night: do not replace its page.
-            with history.transaction():
-                if history.dates()[-1] == latest:
-                    write_page(index, contents[latest])
-                    return [page, index]
+        return [page, *_write_latest(config, config.folder, history, night, content)]
+
+
+def write_latest(config: NightlyConfig) -> None:
+    """Write the pages of the latest nights, and of all labels.
+
+    They say which dates after these nights were not evaluated.
+
+    Raises
+    ------
+    FastRankEvalError
+        If a page cannot be drawn or written.
+    """
+    for each in config.for_labels():
+        if each.folder is not None and each.folder.is_dir():
+            with closing(History(each.history).of(each.label)) as history:
+                _write_latest(each, each.folder, history)
+    write_index(config)
+
+
+def _write_latest(
+    config: NightlyConfig,
+    folder: Path,
+    history: History,
+    night: Night | None = None,
+    content: bytes = b"",
+) -> list[Path]:
+    """Write ``index.html``; the `content` of a `night` is drawn already."""
+    index = folder / "index.html"
+    drawn: tuple[dt.date | None, dict[dt.date, str]] = night.date if night else None, {}
+    while dates := history.dates():
+        latest = dates[-1], _after(history, dates[-1])
+        if latest != drawn:
+            if night is None or night.date != dates[-1]:
+                (night,) = history.read(dates[-1], dates[-1])
+                night = history.with_periods(night) or with_periods(night, history)
+            content, drawn = _draw_page(config, folder, history, night, latest[1]), latest
+        # Another run may have stored a later night: do not replace its page.
+        with history.transaction():
+            if history.dates()[-1:] == dates[-1:] and _after(history, dates[-1]) == latest[1]:
+                write_page(index, content)
+                return [index]
+    return []
+
+
+def _after(history: History, date: dt.date) -> dict[dt.date, str]:
+    """Return why dates after a date were not evaluated."""
+    return history.failures(date + dt.timedelta(days=1))
 
 
 def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
@@ -202,8 +239,15 @@ def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
         write_pages(config, shown)
 
 
-def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
+def _draw_page(
+    config: NightlyConfig,
+    folder: Path,
+    history: History,
+    last: Night,
+    after: Mapping[dt.date, str] | None = None,
+) -> bytes:
     first = last.date - dt.timedelta(days=config.nights - 1)
+    last = replace(last, not_evaluated={**history.failures(first, last.date), **(after or {})})
     before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
     links = _links(folder, history, last)
     try:
@@ -311,10 +355,11 @@ def labels_content(
         ``"labels"``: for each label its name, the address of its latest night, the strip of its
         days, its latest night and its most important sentence that other labels do not share;
         empty in a report of one label. ``"common"``: the problems that all labels have on their
-        last night.
+        last night. ``"not_evaluated"``: why dates after the last night of a label have none.
     """
     first, labels = last - dt.timedelta(days=STRIP_DAYS - 1), history.labels()
     statuses = {label: history.of(label).statuses(first, last) for label in labels}
+    outcomes = {label: history.of(label).outcomes(first, last) for label in labels}
     begin = min((date for own in statuses.values() for date in own), default=last)
     nights = [
         night
@@ -333,7 +378,7 @@ def labels_content(
             {
                 "label": label,
                 "address": address(label),
-                "strip": _strip(statuses[label], begin, last),
+                "strip": _strip(outcomes[label], begin, last),
                 "night": night_of.get(label),
                 "why": next((text for text in texts_of.get(label, ()) if text not in common), ""),
                 "shown": label == shown,
@@ -341,6 +386,13 @@ def labels_content(
             for label in labels
         ],
         "common": common,
+        "not_evaluated": {
+            date: reason
+            for label in labels
+            for date, reason in history.of(label)
+            .failures(max(statuses[label], default=first))
+            .items()
+        },
     }
 
 
@@ -420,9 +472,9 @@ def write_index(config: NightlyConfig) -> Path | None:
 
 def _index_content(config: NightlyConfig, folder: Path, history: History) -> dict[str, Any]:
     """Return the values for the page of all labels."""
-    last = max(date for label in config.labels for date in history.of(label).dates())
+    last = max(date for label in config.labels for date in history.of(label).outcomes())
     first = last - dt.timedelta(days=config.nights - 1)
-    statuses = {label: history.of(label).statuses(first, last) for label in config.labels}
+    statuses = {label: history.of(label).outcomes(first, last) for label in config.labels}
     shown = sorted({date for own in statuses.values() for date in own}, reverse=True)
 
     def address(label: str, date: dt.date | str) -> str:

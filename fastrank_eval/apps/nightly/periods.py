@@ -525,6 +525,9 @@ def with_periods(night: Night, history: History) -> Night:
     for date, other in sorted(repeats.items()):
         names = [name for name, days in PERIODS.items() if _within(date, night, days)]
         notes[f"{date} is left out: its rows are those of {other}"] = names
+    for date, reason in history.failures(first, night.date).items():
+        names = [name for name, days in PERIODS.items() if _within(date, night, days)]
+        notes[f"{date} was not evaluated: {reason}"] = names
     early: dict[tuple[str, ...], list[str]] = {}
     for each in heads:
         in_periods = tuple(name for name, nights in dates.items() if each.date in nights)

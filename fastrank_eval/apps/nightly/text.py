@@ -301,6 +301,8 @@ class Status(NamedTuple):
 
 
 #: Statuses, the worst last.
+#: The status of a date without a night, whose run ended with an error.
+NOT_EVALUATED = "not_evaluated"
 STATUSES = {
     "fine": Status(
         "Fine", "Every gate passed, and the data are within their limits.", "good", "low", "."
@@ -318,6 +320,7 @@ STATUSES = {
     "data_quality": Status(
         "Data quality", "The data of this night cannot be relied on.", "warn", "high", "D"
     ),
+    NOT_EVALUATED: Status("Not evaluated", "Its rows could not be evaluated.", "bad", "high", "X"),
 }
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
 #: Tones of verdicts and of outcomes; "unknown" of others.

@@ -53,7 +53,7 @@ from fastrank_eval.apps.nightly.night import PERIODS, Night
 from fastrank_eval.apps.nightly.page import page, policy, render, rows_content
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, labels_content, other_labels
 from fastrank_eval.apps.nightly.periods import parse_date, with_periods
-from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
+from fastrank_eval.apps.nightly.text import NOT_EVALUATED, confidence_of, confidence_text, digits_of
 
 #: The most connections at a time; a request on any other is answered with code 503.
 MAX_CONNECTIONS = 100
@@ -171,7 +171,9 @@ def run_server(application: ASGIApp, listener: socket.socket) -> None:
         raise StopSignal(received[0])
 
 
-def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str, Any]:
+def nights_content(
+    nights: Sequence[Night], earlier: dt.date | None, failures: Mapping[dt.date, str] | None = None
+) -> dict[str, Any]:
     """Return the values for the list of nights, the latest first.
 
     Parameters
@@ -179,22 +181,32 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
     nights : sequence of Night
     earlier : dt.date or None
         The first date of this page, if another page has earlier nights.
+    failures : mapping of datetime.date to str, optional
+        Why dates were not evaluated.
     """
+    failures = failures or {}
+    after = {date: why for date, why in failures.items() if nights and date > nights[-1].date}
     content: dict[str, Any] = {
         "title": "No nights",
         "rows": [],
         "dates": [night.date for night in reversed(nights)],
         "earlier": earlier,
         "labels": [],
+        "not_evaluated": after if nights else failures,
     }
     if not nights:
         return content
     last = nights[-1]
     measure = next(iter(last.measures), "")
     name = last.name_of(measure) if measure else "No measure"
-    series = charts.Series(nights)
+    series = charts.Series([*nights[:-1], replace(last, not_evaluated=failures)])
     over_nights = _over_nights(series, name, series.of_models("all", measure))
-    over_nights["charts"] += charts.rows_and_rates(nights)
+    over_nights["charts"] += charts.rows_and_rates(series.nights)
+    failed = {"status": NOT_EVALUATED}
+    over_nights["rows"] += [
+        ({**failed, "date": date, "reason": reason}, []) for date, reason in failures.items()
+    ]
+    over_nights["rows"].sort(key=lambda row: row[0]["date"], reverse=True)
     return content | over_nights
 
 
@@ -213,6 +225,7 @@ def _over_nights(
         "rows": [(headline(night), values) for night, values in series.by_night(past)],
         "digits": digits_of({"ci_low": v.ci_low, "ci_high": v.ci_high} for v in values),
         "level": confidence_text(last),
+        "unit": last.unit,
         "with_intervals": any(math.isfinite(value.ci_low) for value in values),
     }
 
@@ -519,7 +532,9 @@ def _nights(history: History, request: Request) -> str:
         nights = history.read(dates_on_page[0], dates_on_page[-1], details_from=dt.date.max)
     earlier = dates_on_page[0] if len(dates) > len(dates_on_page) else None
     links = WebLinks(label=history.label)
-    content = nights_content(nights, earlier)
+    first = dates_on_page[0] if earlier else None
+    failures = history.failures(first, None if before_text is None else before)
+    content = nights_content(nights, earlier, failures)
     if history.label and dates:
         content |= labels_content(
             history, dates[-1], lambda label: WebLinks(label=label).home(), history.label
@@ -537,6 +552,8 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
     after = dates[index + 1] if index + 1 < len(dates) else None
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
+    failures = history.failures(first, date if after else None)
+    nights[-1] = replace(nights[-1], not_evaluated=failures)
     links = WebLinks(
         dates[index - 1] if index else None,
         after,
@@ -589,7 +606,9 @@ def _compare(history: History, request: Request) -> str:
 def _requested(history: History, text: str) -> tuple[list[dt.date], dt.date]:
     dates, date = history.dates(), _date(text)
     if date not in dates:
-        raise HTTPException(404, f"The history has no night {date}.")
+        why = history.failures(date, date).get(date)
+        failed = f"{date} was not evaluated: {why}"
+        raise HTTPException(404, failed if why else f"The history has no night {date}.")
     return dates, date
 
 

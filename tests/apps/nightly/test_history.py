@@ -125,6 +125,28 @@ def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> 
             history.claim("one")
 
 
+def test_failure__is_kept_only_for_dates_without_a_night(path: Path) -> None:
+    first, second = dt.date(2026, 11, 1), dt.date(2026, 11, 2)
+    with History(path) as history:
+        history.claim("report", ["click"])
+        history.write_failure(first, "no file")
+        history.write_failure(second, "no folder")
+        history.write_failure(second, "no file")
+        history.write(a_night(1))
+        history.write_failure(first, "no file")
+        assert history.failures() == {second: "no file"}
+        assert history.outcomes() == {first: a_night().status, second: "not_evaluated"}
+        assert history.dates() == [first]
+        # Each label that has no night of the date.
+        history.claim("report", ["click", "order"])
+        for label in ("click", "order"):
+            assert history.of(label).failures() == {second: "no file"}
+        conventions = {"columns": {"label": "order"}}
+        history.of("order").write(a_night(2, label="order", conventions=conventions))
+        history.claim("report", ["order"])
+        assert (history.dates(), history.failures()) == ([first, second], {})
+
+
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
     with History(path) as history:
         history.write(a_night(1))

@@ -131,20 +131,56 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert night.quality.rows > 3 * nights[24].quality.rows
 
 
-def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> None:
+def test_partition__missing__exits_2_and_leaves_a_reason_only(folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
     before = dump()
     outcome = nightly("--date", "2026-12-01", "--json", "-")
     assert outcome.exit_code == 2
     assert outcome.stderr.startswith("error: 2026-12-01: ")
-    told = json.loads(outcome.stdout)
-    assert told["nights"][0]["date"] == "2026-12-01"
-    assert "logs/day=2026-12-01" in told["nights"][0]["error"]
-    assert dump() == before
+    told = json.loads(outcome.stdout)["nights"][0]
+    assert (told["date"], told["status"]) == ("2026-12-01", "not_evaluated")
+    assert "logs/day=2026-12-01" in told["error"]
+    assert dump("2026-12-01") == before
+    with History("history.db", readonly=True) as history:
+        assert history.failures() == {dt.date(2026, 12, 1): told["error"]}
     outcome = nightly("--backfill", "2026-11-30..2026-12-02", "-q")
     assert outcome.exit_code == 2
     assert outcome.stderr.count("error: ") == 2
     assert [night.date.day for night in kept()] == [1, 30]
+
+
+def test_night__not_evaluated__is_said_until_it_is_run_again(folder: Path) -> None:
+    """Neither "since" nor the nights that are merged count it."""
+    gate = '[gates]\nfail_if = ["GAUC[slot=side] > 0"]\n[output]\nfolder = "pages"\n'
+    adjust(folder, gate)
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 3
+    broken = Path(f"logs/day={on(3)}/part.parquet")
+    broken.parent.rename("moved")
+    broken.parent.mkdir()
+    broken.write_bytes(b"PAR1")
+    assert nightly("--date", on(3), "-q").exit_code == 2
+    said = f"<strong>{on(3)} was not evaluated:</strong> <span>"
+    assert said in Path("pages/index.html").read_text()
+    assert said not in Path(f"pages/{on(2)}.html").read_text()
+
+    outcome = nightly("--date", on(4), "-q", "--json", "-")
+    (night,) = json.loads(outcome.stdout)["nights"]
+    assert {(one["since"], one["nights"]) for one in night["findings"]} == {(on(1), 3)}
+    (note,) = [text for text in night["period_notes"] if "was not evaluated" in text]
+    assert note.startswith(f"week and month: {on(3)} was not evaluated: ")
+    assert night["period_nights"]["week"]["nights"] == 3
+    page = Path("pages/index.html").read_text()
+    assert said not in page
+    assert f"<title>{on(3)} was not evaluated: " in page
+
+    shutil.rmtree(broken.parent)
+    Path("moved").rename(broken.parent)
+    assert nightly("--date", on(3), "-q").exit_code == 3
+    broken.parent.rename("moved")
+    before = dump()
+    assert nightly("--date", on(3), "-q").exit_code == 2
+    assert dump() == before
+    assert len(kept()) == 4
 
 
 def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Path) -> None:

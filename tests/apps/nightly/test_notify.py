@@ -206,7 +206,7 @@ def test_address__of_https_or_this_machine__is_taken(
     [
         ("failure", "regression", "regression", True),
         ("failure", "data_quality", "fine", True),
-        ("failure", "error", None, True),
+        ("failure", "not_evaluated", None, True),
         ("failure", "changed", "fine", False),
         ("failure", "fine", "regression", False),
         ("change", "regression", "regression", False),

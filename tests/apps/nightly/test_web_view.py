@@ -30,6 +30,7 @@ class StateSpec:
         self.nights = {night.date: night for night in nights}
         self.requested: list[tuple[str, str] | None] = []
         self.size = 0
+        self.failed: dict[dt.date, str] = {}
         self.state_of_file: object = None
         self.label = ""
 
@@ -64,8 +65,10 @@ class StateSpec:
     def heads(self, first: dt.date, last: dt.date) -> list[Night]:
         return []
 
-    def provisional(self, first: dt.date, last: dt.date) -> dict[dt.date, tuple[str, ...]]:
-        return {}
+    def failures(
+        self, first: dt.date | None = None, last: dt.date | None = None
+    ) -> dict[dt.date, str]:
+        return {date: why for date, why in self.failed.items() if (first or date) <= date}
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         return {}
@@ -110,6 +113,28 @@ def test_web__list_of_nights__links_that_work(client: Client) -> None:
     assert len(rows) == 30
     assert "Regression" in rows[0].all_text()
     assert client.get(f"/night/{LAST - dt.timedelta(days=EMPTY)}").status == 200
+
+
+def test_web__nights_not_evaluated__with_the_reason() -> None:
+    nights = StateSpec(month()[-3:-2] + month()[-1:])
+    between, after = LAST - dt.timedelta(days=1), LAST + dt.timedelta(days=1)
+    nights.failed = {between: "no <folder>", after: "no file"}
+    client = Client(web_of(nights))
+    for address in ("/", f"/night/{LAST}"):
+        page = client.get(address).text
+        assert f"<strong>{after} was not evaluated:</strong> <span>no file</span>" in page
+        assert f"<strong>{between} was not" not in page
+        assert f"<title>{between} was not evaluated: no &lt;folder&gt;</title>" in page
+    assert page_rows(client.get("/").text) == [after, LAST, between, nights.dates()[0]]
+    answer = client.get(f"/night/{between}")
+    assert answer.status == 404
+    assert f"{between} was not evaluated: no &lt;folder&gt;" in answer.text
+
+
+def page_rows(page: str) -> list[dt.date]:
+    """The dates of the rows of a list of nights."""
+    heads = (one for one in elements(page) if one.tag == "th" and one.within("tbody"))
+    return [dt.date.fromisoformat(one.all_text()) for one in heads]
 
 
 @pytest.mark.parametrize("case", cases("web"), ids=str)
