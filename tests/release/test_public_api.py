@@ -31,8 +31,8 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
     [
         (
             "results/result.py",
-            "    def compare(",
-            "    def compared(",
+            "    def compare(\n        self, other: Result",
+            "    def compared(\n        self, other: Result",
             [
                 "fastrank_eval.analysis.multiclass.ClassResult.compare: Public object was removed",
                 "fastrank_eval.results.result.Result.compare: Public object was removed",
