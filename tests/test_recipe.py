@@ -17,7 +17,6 @@ class RelevantShare(_OfSet):
     """Density, the share of the group's rows that are relevant."""
 
     name = "Density"
-    summary = "share of the group's rows that are relevant, retrieved or not"
     formula = "R / N"
     reference = "none"
     options = (REL, WEIGHT)

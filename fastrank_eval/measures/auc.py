@@ -124,10 +124,9 @@ def _why_undefined(group, rows, options):  # type: ignore[no-untyped-def]
 
 
 class GroupedAUC(Measure):
-    """GAUC, the weighted mean of the groups' AUC."""
+    """GAUC, the mean over groups of their AUC, weighted by impressions."""
 
     name = "GAUC"
-    summary = "mean over groups of the AUC inside the group, weighted by impressions"
     formula = (
         "sum_g w_g AUC_g / sum_g w_g,  AUC_g = P(score of a relevant row > of another), ties 1/2"
     )
@@ -167,10 +166,9 @@ BOUND = "error at most"
 
 
 class PooledAUC(OrderedMeasure):
-    """AUC over all rows together, exact unless `bins` is set."""
+    """AUC, the area under the ROC curve of all rows, exact without bins."""
 
     name = "AUC"
-    summary = "AUC over all rows together, exact"
     formula = "(pairs of a relevant and another row in right order + 1/2 tied pairs) / pairs"
     reference = (
         "Hanley & McNeil (1982), doi:10.1148/radiology.143.1.7063747; "
@@ -302,10 +300,9 @@ def _root(variance: float) -> float:
 
 
 class KolmogorovSmirnov(SteppedMeasure):
-    """KS, the largest distance between the classes' shares above a threshold."""
+    """KS, the largest difference of true and false positive rates."""
 
     name = "KS"
-    summary = "largest difference of true and false positive rate over all thresholds"
     formula = "max_t |TPR(t) - FPR(t)|, rows of score >= t taken for positive"
     reference = "Hand (2012), doi:10.1111/j.1751-5823.2012.00183.x"
     scores = "number"
@@ -328,10 +325,9 @@ class KolmogorovSmirnov(SteppedMeasure):
 
 
 class GiniCoefficient(OrderedMeasure):
-    """Gini, twice the area between the ROC curve and the diagonal."""
+    """Gini, 2 AUC - 1 of all rows: normalised Gini coefficient, Somers' D."""
 
     name = "Gini"
-    summary = "2 AUC - 1 over all rows: for two classes the normalised Gini coefficient, Somers' D"
     formula = "2 AUC - 1"
     reference = (
         "Hand & Till (2001), doi:10.1023/A:1010920819831; Somers (1962), doi:10.2307/2090408"
@@ -373,10 +369,9 @@ TOP = Param(
 
 
 class CumulativeGain(OrderedMeasure):
-    """CumGain, the share of the positives in the rows of highest scores."""
+    """CumGain, the share of the positives in the top share of rows by score."""
 
     name = "CumGain"
-    summary = "share of all positive rows that are among the top share of rows by score"
     formula = "positives above the cut / positives; tied rows at the cut: the mean of their orders"
     reference = "Ling & Li (1998), KDD-98, Data mining for direct marketing"
     options = (TOP, REL)
@@ -387,10 +382,9 @@ class CumulativeGain(OrderedMeasure):
 
 
 class LiftAtDepth(OrderedMeasure):
-    """Lift, the positives in the top over those expected by chance."""
+    """Lift, the share of positives in the top rows over that of all rows."""
 
     name = "Lift"
-    summary = "share of positives among the top share of rows, over their share of all rows"
     formula = "CumGain / top"
     reference = "Ling & Li (1998), KDD-98, Data mining for direct marketing"
     options = (TOP, REL)

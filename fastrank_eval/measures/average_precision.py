@@ -16,9 +16,9 @@ from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
     best_with_gain,
-    gain_of_block,
+    gaining_block,
     ranks_in_sight,
-    relevant_of_block,
+    relevant_block,
 )
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
@@ -41,9 +41,7 @@ def sum_of_precisions(group, rows, options):  # type: ignore[no-untyped-def]
     before = 0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        e, r = relevant_of_block(rows, options.rel, e, group.end)
+        c, n, e, r = relevant_block(rows, options.rel, e, group.end)
         if r == 0:
             continue
         m = ranks_in_sight(options, c, n)
@@ -102,10 +100,9 @@ _INTERPOLATED = GroupFunction(_interpolated)
 
 
 class AveragePrecision(Measure):
-    """AP@k, the sum of precisions at relevant ranks up to k, over R."""
+    """AP@k, the mean over relevant rows of the precision at their rank."""
 
     name = "AP"
-    summary = "mean over the relevant rows of the precision at their rank"
     formula = "1/R sum over relevant ranks i <= k of hits@i / i"
     reference = "Buckley & Voorhees (2000), doi:10.1145/345508.345543"
     options = (
@@ -147,14 +144,13 @@ class AveragePrecision(Measure):
 
 
 class GeometricAveragePrecision(AveragePrecision):
-    """GMAP, the geometric mean of AP: poor groups weigh more than good ones.
+    """GMAP, the geometric mean of AP over groups.
 
     The value of a group is its AP. The mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval.
     The bound prevents that one group of AP 0 makes the mean 0.
     """
 
     name = "GMAP"
-    summary = "AP, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(AP, 0.00001))"
     reference = "Robertson (2006), doi:10.1145/1183614.1183630"
     aliases = ("gm_map", "gm_ap")
@@ -222,13 +218,13 @@ class _InterpolatedBase(Measure):
 
 
 class InterpolatedPrecision(_InterpolatedBase):
-    """IPrec@r, the best precision at ranks of recall r or more, else 0.
+    """IPrec@r, the best precision at any rank that reaches recall r.
 
-    With R relevant rows, a recall level r is reached at round(r R) of them, as in trec_eval.
+    With R relevant rows, a recall level r is reached at round(r R) of them, as in trec_eval. The
+    level can be written as a cutoff: IPrec@0.1.
     """
 
     name = "IPrec"
-    summary = "best precision at any rank that reaches a recall level; written IPrec@0.1 too"
     formula = "max of hits@i / i over ranks i with hits@i >= round(recall R)"
     reference = "Salton & McGill (1983); trec_eval: iprec_at_recall"
     options = (
@@ -263,7 +259,6 @@ class ElevenPointPrecision(_InterpolatedBase):
     """IPrec11, the mean of IPrec at recall 0, 0.1, ... 1."""
 
     name = "IPrec11"
-    summary = "mean of the interpolated precision at recall 0, 0.1, ... 1 (11-point average)"
     formula = "1/11 sum over r = 0, 0.1, ... 1 of IPrec@r"
     reference = "Salton & McGill (1983); trec_eval: 11pt_avg"
     options = (ROUNDING, REL, WEIGHT)
@@ -289,9 +284,7 @@ def _blended(group, rows, options):  # type: ignore[no-untyped-def]
     gained = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        e, total, r = gain_of_block(rows, e, group.end)
+        c, n, e, total, r = gaining_block(rows, e, group.end)
         if r == 0:
             continue
         ranks = ranks_in_sight(options, c, n)
@@ -321,7 +314,6 @@ class QMeasure(PositiveGain):
     """
 
     name = "Q"
-    summary = "mean over rows with a gain of hits and gains down to their rank, over the ideal ones"
     formula = (
         "1/min(k, R) sum over ranks i <= k of rows with a gain of "
         "(hits@i + beta CG@i) / (i + beta ICG@i)"
@@ -363,10 +355,9 @@ class _PrecisionRecall(SteppedMeasure):
 
 
 class AveragePrecisionOfRows(_PrecisionRecall):
-    """AvgPrec, the mean precision over positives, by threshold."""
+    """AvgPrec, the average precision of all rows, by threshold."""
 
     name = "AvgPrec"
-    summary = "average precision over all rows, by thresholds: rows of one score come in at once"
     formula = "sum_t (R(t) - R(t+)) P(t), t over distinct scores from the top, t+ the one above"
     reference = "Davis & Goadrich (2006), doi:10.1145/1143844.1143874"
     options = (REL,)
@@ -375,10 +366,9 @@ class AveragePrecisionOfRows(_PrecisionRecall):
 
 
 class PrecisionRecallArea(_PrecisionRecall):
-    """PRAUC, the area under the precision-recall curve."""
+    """PRAUC, the area under the precision-recall curve of all rows."""
 
     name = "PRAUC"
-    summary = "area under the precision-recall curve over all rows"
     formula = (
         "integral of P dR; between two scores FP runs linearly in TP (davis), or P in R (linear)"
     )

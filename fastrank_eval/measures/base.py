@@ -5,6 +5,7 @@ Define the options of measures.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -86,6 +87,8 @@ aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 #: Classes of these modules register when they are defined.
 _FAMILIES = "fastrank_eval.measures."
+#: What precedes the summary in a docstring: "P@k, the ".
+_NAME = re.compile(r"^\w+(@\w)?, (the )?")
 _AGGREGATES = ("mean", "sum", "geometric mean")
 
 
@@ -107,6 +110,7 @@ class Measure:
     """
 
     name: ClassVar[str]
+    #: By default the first line of the docstring, after the name.
     summary: ClassVar[str]
     formula: ClassVar[str]
     reference: ClassVar[str]
@@ -173,8 +177,12 @@ class Measure:
             if {"shared_values", "compute"} & set(kind.__dict__):
                 cls.group_function = None
                 break
-        if "name" in cls.__dict__ and cls.__module__.startswith(_FAMILIES):
-            _add(cls)
+        if "name" in cls.__dict__:
+            if cls.__doc__ and "summary" not in cls.__dict__:
+                line = cls.__doc__.partition("\n")[0]
+                cls.summary = _NAME.sub("", line).removesuffix(".")
+            if cls.__module__.startswith(_FAMILIES):
+                _add(cls)
 
     def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
         names = [param.name for param in self.options]

@@ -176,10 +176,9 @@ class _CalibrationError(OrderedMeasure):
 
 
 class ExpectedCalibrationError(_CalibrationError):
-    """ECE, the mean gap between prediction and observation over bins."""
+    """ECE, the mean over bins of |mean prediction - share of positives|."""
 
     name = "ECE"
-    summary = "mean over bins, by their rows, of |mean prediction - share of positives|"
     formula = "sum_b |sum_{i in b} w_i (p_i - y_i)| / sum_i w_i"
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602; Guo et al. (2017)"
     aliases = ("expected_calibration_error",)
@@ -189,10 +188,9 @@ class ExpectedCalibrationError(_CalibrationError):
 
 
 class MaximumCalibrationError(_CalibrationError):
-    """MCE, the largest gap between prediction and observation in any bin."""
+    """MCE, the largest |mean prediction - share of positives| of any bin."""
 
     name = "MCE"
-    summary = "largest |mean prediction - share of positives| of any bin that has rows"
     formula = "max_b |sum_{i in b} w_i (p_i - y_i)| / sum_{i in b} w_i"
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602"
     aliases = ("maximum_calibration_error",)
@@ -278,8 +276,6 @@ class BrierReliability(_BrierPart):
     """Reliability, the part of the Brier score that calibration could remove."""
 
     name = "Reliability"
-    summary = "mean squared distance between prediction and share of positives of the rows that "
-    summary += "have it: the part of Brier that calibration could remove"
     formula = "sum_k W_k (p_k - o_k)^2 / sum_k W_k, o_k the share of positives where p = p_k"
     higher_is_better = False
 
@@ -290,11 +286,12 @@ class BrierReliability(_BrierPart):
 
 
 class BrierResolution(_BrierPart):
-    """Resolution, how well predictions separate the shares of positives."""
+    """Resolution, the variance of the share of positives between predictions.
+
+    With bins, Brier is Reliability - Resolution + Uncertainty + within-bin variance - covariance.
+    """
 
     name = "Resolution"
-    summary = "variance of the share of positives between predictions; with bins, Brier is "
-    summary += "Reliability - Resolution + Uncertainty + within-bin variance - covariance"
     formula = "sum_k W_k (o_k - o)^2 / sum_k W_k, o the share of positives of all rows"
     reference = f"{_PAPER}; Stephenson et al. (2008), doi:10.1175/2007WAF2006116.1"
 
@@ -309,7 +306,6 @@ class BrierUncertainty(_BrierPart):
     """Uncertainty, the Brier score of predicting the share of positives."""
 
     name = "Uncertainty"
-    summary = "Brier score of a constant prediction, the share of positives"
     formula = "o (1 - o), o the weighted share of positives of all rows"
     options = (REL,)
     scores = "order"
@@ -379,13 +375,12 @@ class _FieldCalibration(PooledMeasure):
 
 
 class FieldRelativeError(_FieldCalibration):
-    """FieldRCE, the relative error of predicted clicks by value of a field."""
+    """FieldRCE, the relative error of predicted clicks by value of a field.
+
+    It is the mean over the values, by their rows, of |predicted - observed| over observed clicks.
+    """
 
     name = "FieldRCE"
-    summary = (
-        "mean over the values of a field, by their rows, of |predicted - observed| clicks over "
-    )
-    summary += "observed clicks; smoothing is added to the label of every row in the denominator"
     formula = (
         "sum_z W_z |sum_{i in z} w_i (y_i - p_i)| / sum_{i in z} w_i (y_i + smoothing) / sum_z W_z"
     )
@@ -426,7 +421,6 @@ class FieldCalibrationError(_FieldCalibration):
     """FieldECE, the error of predicted clicks by value of a field."""
 
     name = "FieldECE"
-    summary = "|predicted - observed| clicks of each value of a field, over all rows"
     formula = "sum_z |sum_{i in z} w_i (y_i - p_i)| / sum_i w_i"
     aliases = ("field_ece", "Field_ECE")
 
@@ -460,13 +454,13 @@ class _ClickVariance(PooledMeasure):
 
 
 class CumulativeCalibrationError(OrderedMeasure):
-    """ECCE, the range or the maximum of cumulated clicks less predictions."""
+    """ECCE, calibration without bins: extremes of clicks less predictions.
+
+    Clicks less predictions are summed from the lowest prediction up. The range of the sum is
+    Kuiper's statistic, its maximum Kolmogorov and Smirnov's.
+    """
 
     name = "ECCE"
-    summary = (
-        "calibration without bins: how far the sum of y - p, from the lowest p up, departs from 0 "
-    )
-    summary += "(the range is Kuiper's statistic, the maximum Kolmogorov and Smirnov's)"
     formula = (
         "max_k C_k - min_k C_k, or max_k |C_k|; C_k = sum_{p_i <= p_k} w_i (y_i - p_i) / sum_i w_i,"
         " C_0 = 0"
@@ -540,11 +534,13 @@ def _extremes(probability, weight, positive, out):  # type: ignore[no-untyped-de
 
 
 class CalibrationFreeEntropy(OrderedMeasure):
-    """CalFreeNE, NE after the odds are rescaled until the mean fits."""
+    """CalFreeNE, calibration-free NE: NE after the odds are rescaled.
+
+    All odds are multiplied by the one factor that makes predicted and observed clicks equal. What
+    is left is ranking and shape.
+    """
 
     name = "CalFreeNE"
-    summary = "calibration-free NE: NE after all odds are multiplied by the one factor that makes "
-    summary += "predicted and observed clicks equal; what is left is ranking and shape"
     formula = (
         "NE of q_i = p_i / (p_i + c (1 - p_i)), c > 0 such that sum_i w_i q_i = sum_i w_i y_i; "
         "p and 1 - p at least clamp"

@@ -159,55 +159,49 @@ class Decision(ClusteredMeasure):
 
 
 class PositivePredictiveValue(Decision, share=("tp", "predicted")):
-    """PPV, the share of the predicted positives that are positive."""
+    """PPV, precision: the share of positives among predicted positives."""
 
     name = "PPV"
-    summary = "precision: share of positive rows among those predicted positive"
     reference = "Kent et al. (1955), doi:10.1002/asi.5090060209"
     aliases = ("positive_predictive_value", "precision_score")
 
 
 class NegativePredictiveValue(Decision, share=("tn", "rejected")):
-    """NPV, the share of the predicted negatives that are negative."""
+    """NPV, the share of negatives among predicted negatives."""
 
     name = "NPV"
-    summary = "share of other rows among those not predicted positive"
     reference = "Vecchio (1966), doi:10.1056/NEJM196605262742104"
     aliases = ("negative_predictive_value",)
 
 
 class TruePositiveRate(Decision, share=("tp", "positive")):
-    """TPR, the share of the positives that are predicted positive."""
+    """TPR, recall: the share of positives that are predicted positive."""
 
     name = "TPR"
-    summary = "recall, sensitivity: share of the positive rows that are predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     aliases = ("TruePositiveRate", "Sensitivity", "recall_score")
 
 
 class FalseNegativeRate(Decision, share=("fn", "positive")):
-    """FNR, the share of the positives that are missed."""
+    """FNR, the miss rate: the share of positives that are not predicted so."""
 
     name = "FNR"
-    summary = "miss rate: share of the positive rows that are not predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     aliases = ("FalseNegativeRate", "MissRate")
 
 
 class TrueNegativeRate(Decision, share=("tn", "negative")):
-    """TNR, the share of the negatives that are not predicted positive."""
+    """TNR, specificity: the share of negatives that are predicted negative."""
 
     name = "TNR"
-    summary = "specificity: share of the other rows that are not predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     aliases = ("TrueNegativeRate", "Specificity", "specificity_score")
 
 
 class FalsePositiveRate(Decision, share=("fp", "negative")):
-    """FPR, the share of the negatives that are predicted positive."""
+    """FPR, the fall-out: the share of negatives that are predicted positive."""
 
     name = "FPR"
-    summary = "fall-out: share of the other rows that are predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     aliases = ("FalsePositiveRate", "Fallout")
 
@@ -216,7 +210,6 @@ class FScoreAtThreshold(Decision):
     """FScore, the weighted harmonic mean of PPV and TPR."""
 
     name = "FScore"
-    summary = "weighted harmonic mean of PPV and TPR; beta > 1 favours TPR"
     formula = "(1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP)"
     reference = "van Rijsbergen (1979)"
     options = (
@@ -244,16 +237,14 @@ class AccuracyAtThreshold(Decision, share=("right", "all")):
     """Accuracy, the share of rows that are predicted correctly."""
 
     name = "Accuracy"
-    summary = "share of rows that are predicted correctly"
     reference = "none"
     aliases = ("Acc", "accuracy_score")
 
 
 class ErrorRateAtThreshold(Decision, share=("wrong", "all")):
-    """ErrorRate, the share of rows that are predicted wrong."""
+    """ErrorRate, the share of rows that are predicted wrongly: 1 - Accuracy."""
 
     name = "ErrorRate"
-    summary = "share of rows that are predicted wrongly: 1 - Accuracy"
     reference = "none"
     aliases = ("zero_one_loss",)
 
@@ -262,7 +253,6 @@ class BalancedAccuracyAtThreshold(Decision):
     """BalancedAccuracy, the mean of TPR and TNR."""
 
     name = "BalancedAccuracy"
-    summary = "mean of TPR and TNR"
     formula = "(TPR + TNR) / 2"
     reference = "Brodersen et al. (2010), doi:10.1109/ICPR.2010.764"
     aliases = ("BAcc", "balanced_accuracy_score")
@@ -281,10 +271,9 @@ class BalancedAccuracyAtThreshold(Decision):
 
 
 class MatthewsCorrelation(Decision):
-    """MCC, the correlation of predictions and classes."""
+    """MCC, the Matthews correlation coefficient of predictions and classes."""
 
     name = "MCC"
-    summary = "Matthews correlation coefficient, of predictions and classes"
     formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
     reference = "Matthews (1975), doi:10.1016/0005-2795(75)90109-9"
     aliases = ("PhiCoefficient", "matthews_corrcoef")
@@ -341,8 +330,7 @@ class GroupDecision(Measure):
     def __init_subclass__(cls, of: type[Decision], **keywords: Any) -> None:
         cls.of = of
         cls.name = f"Group{of.name}"
-        cls.summary = f"mean over groups of {of.name} inside the group"
-        cls.__doc__ = f"{cls.name}, the {cls.summary}."
+        cls.__doc__ = f"{cls.name}, the mean over groups of {of.name} inside the group."
         cls.formula = f"mean over groups g of {of.name}_g, {of.name} = {of.formula}"
         cls.reference = of.reference
         cls.options = (*of.options, WEIGHT)

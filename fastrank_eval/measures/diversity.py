@@ -19,7 +19,7 @@ from fastrank_eval.measures.group_function import (
     Group,
     GroupFunction,
     at_most,
-    end_of_block,
+    next_block,
     ranks_in_sight,
     ranks_that_count,
 )
@@ -48,10 +48,8 @@ def _expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
     total = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
         first = e
-        e = end_of_block(rows, e, group.end)
+        c, n, e = next_block(rows, e, group.end)
         r = e - first
         ranks = ranks_in_sight(options, c, n)
         if ranks <= 0:
@@ -162,7 +160,6 @@ class IntentAwarePrecision(_IntentAware):
     """
 
     name = "P_IA"
-    summary = "precision at k, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of (rows among the first k that cover it) / k"
 
     def refuses(self, ties: str) -> str | None:
@@ -172,13 +169,12 @@ class IntentAwarePrecision(_IntentAware):
 
 
 class IntentAwareAP(_IntentAware):
-    """AP_IA, the mean of AP over subtopics.
+    """AP_IA@k, the mean of AP@k over subtopics.
 
     Rows that cover the subtopic are relevant.
     """
 
     name = "AP_IA"
-    summary = "average precision, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of AP@k where the rows that cover it are the relevant ones"
     aliases = ("MAP_IA",)
     kind = _PRECISIONS
@@ -188,10 +184,9 @@ class IntentAwareAP(_IntentAware):
 
 
 class SubtopicRecall(_IntentAware):
-    """StRecall@k, the share of subtopics that the first k rows cover."""
+    """StRecall@k, the share of the subtopics that the first k rows cover."""
 
     name = "StRecall"
-    summary = "share of the group's subtopics that the first k rows cover"
     formula = "1/S (subtopics that one of the first k rows covers)"
     reference = "Zhai, Cohen & Lafferty (2003), doi:10.1145/860435.860440"
     aliases = ("strec", "subtopic_recall", "S_recall")
@@ -274,10 +269,9 @@ class _Greedy(_Novelty):
 
 
 class AlphaDCG(_Independent):
-    """alpha_DCG@k, DCG of gains that shrink each time a subtopic is covered."""
+    """alpha_DCG@k, DCG that rewards new subtopics."""
 
     name = "alpha_DCG"
-    summary = "DCG that rewards new subtopics, over that of rows that all cover every subtopic"
     formula = (
         "sum over i <= k of (sum over subtopics of row i of (1 - alpha)^c) / log2(i + 1), "
         "c rows above covering it too; over S sum over i <= k of (1 - alpha)^(i-1) / log2(i + 1)"
@@ -290,7 +284,6 @@ class AlphaNDCG(_Greedy):
     """alpha_nDCG@k, alpha_DCG@k over that of a greedy order of the rows."""
 
     name = "alpha_nDCG"
-    summary = "DCG that rewards new subtopics, over that of a greedy order of the group's rows"
     formula = (
         "sum over i <= k of (sum over subtopics of row i of (1 - alpha)^c) / log2(i + 1), "
         "c rows above covering it too; over the same of the greedy order"
@@ -303,7 +296,6 @@ class IntentAwareERR(_Independent):
     """ERR_IA@k, the mean over subtopics of ERR with stop probability alpha."""
 
     name = "ERR_IA"
-    summary = "ERR averaged over subtopics, over that of rows that all cover every subtopic"
     formula = (
         "sum over i <= k of (sum over subtopics of row i of (1 - alpha)^c) / i, "
         "c rows above covering it too; over S sum over i <= k of (1 - alpha)^(i-1) / i"
@@ -316,7 +308,6 @@ class NormalizedIntentAwareERR(_Greedy):
     """nERR_IA@k, ERR_IA@k over that of a greedy order of the group's rows."""
 
     name = "nERR_IA"
-    summary = "ERR averaged over subtopics, over that of a greedy order of the group's rows"
     formula = (
         "sum over i <= k of (sum over subtopics of row i of (1 - alpha)^c) / i, "
         "c rows above covering it too; over the same of the greedy order"
@@ -326,10 +317,9 @@ class NormalizedIntentAwareERR(_Greedy):
 
 
 class NoveltyRBP(_Independent):
-    """NRBP, RBP of gains that shrink each time a subtopic is covered."""
+    """NRBP, RBP that rewards new subtopics."""
 
     name = "NRBP"
-    summary = "RBP that rewards new subtopics, over that of endless rows that cover every subtopic"
     formula = (
         "(1 - (1 - alpha) beta) / S sum over i of beta^(i-1) (sum over subtopics of row i of "
         "(1 - alpha)^c), c rows above covering it too"
@@ -353,7 +343,6 @@ class NormalizedNoveltyRBP(_Greedy):
     """nNRBP, NRBP over that of a greedy order of the group's rows."""
 
     name = "nNRBP"
-    summary = "RBP that rewards new subtopics, over that of a greedy order of the group's rows"
     formula = (
         "sum over i of beta^(i-1) (sum over subtopics of row i of (1 - alpha)^c), c rows above "
         "covering it too; over the same of the greedy order"

@@ -30,7 +30,7 @@ from fastrank_eval.measures.group_function import (
     at_most,
     best_with_gain,
     discounted,
-    gain_of_block,
+    gaining_block,
     ranks_in_sight,
 )
 
@@ -104,9 +104,7 @@ def expected_gain(group, rows, options):  # type: ignore[no-untyped-def]
     total = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        e, block, _ = gain_of_block(rows, e, group.end)
+        c, n, e, block, _ = gaining_block(rows, e, group.end)
         m = ranks_in_sight(options, c, n)
         if m <= 0:
             break
@@ -253,10 +251,9 @@ class PositionWeighted(Gains):
 
 
 class CumulatedGain(PositionWeighted):
-    """CG@k, the gains of the first k rows, added."""
+    """CG@k, the sum of the gains of the first k rows."""
 
     name = "CG"
-    summary = "sum of the gains of the first k rows"
     formula = "sum over i <= k of gain(g_i)"
     reference = "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
     options = (GAIN, NEGATIVE, WEIGHT)
@@ -265,10 +262,9 @@ class CumulatedGain(PositionWeighted):
 
 
 class DiscountedGain(PositionWeighted):
-    """DCG@k, gains divided by a logarithm of their rank."""
+    """DCG@k, the sum of the gains of the first k rows, discounted by rank."""
 
     name = "DCG"
-    summary = "sum of the gains of the first k rows, each discounted by its rank"
     formula = "sum over i <= k of gain(g_i) discount(i)"
     reference = (
         "Burges et al. (2005), doi:10.1145/1102351.1102363; "
@@ -330,14 +326,13 @@ def _has_gain(group, rows):  # type: ignore[no-untyped-def]
 
 
 class NormalizedGain(PositionWeighted):
-    """nDCG@k, DCG@k divided by the DCG@k of the best order.
+    """nDCG@k, DCG@k over that of the best order of the judged rows.
 
     In the best order rows of negative gain come last, behind rows without a label. A row of
     negative gain that is not retrieved costs nothing in either. So no list exceeds 1.
     """
 
     name = "nDCG"
-    summary = "DCG@k over the DCG@k of the best order of the group's judged rows"
     formula = "DCG@k / IDCG@k"
     reference = DiscountedGain.reference
     needs_relevant = True
@@ -431,9 +426,7 @@ def _at_relevant_rows(group, rows, options):  # type: ignore[no-untyped-def]
     retrieved_relevant = 0
     e = first
     while e < end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        e, block, r = gain_of_block(rows, e, end)
+        c, n, e, block, r = gaining_block(rows, e, end)
         if r == 0:
             continue
         retrieved_relevant += r
@@ -491,9 +484,7 @@ def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
             c = retrieved
             n = 0
             if e < end and rows.above[e] < retrieved:
-                c = rows.above[e]
-                n = rows.size[e]
-                e, block, _ = gain_of_block(rows, e, end)
+                c, n, e, block, _ = gaining_block(rows, e, end)
         value = gained
         if c < depth and n > 0:
             value += discounted(options, block, c, min(n, depth - c), n)
@@ -553,7 +544,6 @@ class GainAtRelevantRows(_AgainstBest):
     """
 
     name = "nDCGrel"
-    summary = "mean over the rows with a gain of nDCG at their rank"
     formula = "1/R (sum over rows with a gain, at rank i, of DCG@i / IDCG@i + missed DCG / IDCG)"
     reference = "Buckley, trec_eval: ndcg_rel"
     group_function = GroupFunction(_at_relevant_rows)
@@ -568,7 +558,6 @@ class GainAtLevels(_AgainstBest):
     """
 
     name = "RnDCG"
-    summary = "mean of nDCG at the ranks where the ideal gain falls, and at the end of the list"
     formula = "mean over such ranks c of DCG@c / IDCG@c"
     reference = "Buckley, trec_eval: Rndcg"
     group_function = GroupFunction(_at_levels)
@@ -588,7 +577,7 @@ class GainAtLevels(_AgainstBest):
 
 
 class LaggingGain(_AgainstBest):
-    """G, gains divided by the logarithm of the lag behind the ideal list.
+    """G, gains over the log of their lag behind the ideal list.
 
     The lag is the cumulated gain of the ideal list less that of the list. The ideal list counts at
     least 1 at each rank, also after its last relevant row. The gain of the list includes the row
@@ -597,7 +586,6 @@ class LaggingGain(_AgainstBest):
     """
 
     name = "G"
-    summary = "gain over the log of how far the list's gain lags behind the ideal list's"
     formula = (
         "1/ideal sum over i of gain(g_i) / log2(2 + sum over j <= i of "
         "(max(1, ideal gain at j) - gain(g_j)))"

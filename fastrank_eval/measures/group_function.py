@@ -150,36 +150,39 @@ def at_most(value, top):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def end_of_block(rows, e, end):  # type: ignore[no-untyped-def]
-    """Return the end of the tie block of row `e`."""
+def next_block(rows, e, end):  # type: ignore[no-untyped-def]
+    """Return ranks above the tie block of row `e`, its rows, and its end."""
     above = rows.above[e]
+    size = rows.size[e]
     while e < end and rows.above[e] == above:
         e += 1
-    return e
+    return above, size, e
 
 
 @inlined
-def relevant_of_block(rows, rel, e, end):  # type: ignore[no-untyped-def]
-    """Return the end of the tie block of row `e`, and its relevant rows."""
+def relevant_block(rows, rel, e, end):  # type: ignore[no-untyped-def]
+    """Return a tie block as `next_block`, and its relevant rows."""
     above = rows.above[e]
+    size = rows.size[e]
     relevant = 0
     while e < end and rows.above[e] == above:
         relevant += rows.grade[e] >= rel
         e += 1
-    return e, relevant
+    return above, size, e, relevant
 
 
 @inlined
-def gain_of_block(rows, e, end):  # type: ignore[no-untyped-def]
-    """Return the end of a tie block, its gain, and its rows that have one."""
+def gaining_block(rows, e, end):  # type: ignore[no-untyped-def]
+    """Return a tie block as `next_block`, its gain, and its rows with one."""
     above = rows.above[e]
+    size = rows.size[e]
     gain = 0.0
     gaining = 0
     while e < end and rows.above[e] == above:
         gain += rows.gain[e]
         gaining += rows.gain[e] > 0.0
         e += 1
-    return e, gain, gaining
+    return above, size, e, gain, gaining
 
 
 @inlined

@@ -106,20 +106,18 @@ class _Incomplete(Measure):
 
 
 class BinaryPreference(_Incomplete):
-    """bpref, how rarely rows judged not relevant rank above relevant rows."""
+    """bpref, the preference of relevant rows over rows judged not relevant."""
 
     name = "bpref"
-    summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
     formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
     reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
     group_function = GroupFunction(_preference)
 
 
 class GeometricPreference(BinaryPreference):
-    """GMbpref, the geometric mean of bpref over groups, as in GMAP."""
+    """GMbpref, the geometric mean of bpref over groups."""
 
     name = "GMbpref"
-    summary = "bpref, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(bpref, 0.00001))"
     reference = "Buckley, trec_eval: gm_bpref"
     aliases = ("gm_bpref",)
@@ -130,7 +128,6 @@ class NonrelevantRetrieved(_Incomplete):
     """NumNonrelRet, the number of retrieved rows judged not relevant."""
 
     name = "NumNonrelRet"
-    summary = "number of retrieved rows judged not relevant, summed over groups"
     formula = "retrieved rows with a label in [0, rel["
     higher_is_better = False
     has_direction = False
@@ -149,7 +146,6 @@ class InferredAP(_Incomplete):
     """infAP, average precision inferred from the judged part of a pool."""
 
     name = "infAP"
-    summary = "average precision, inferred where only a sample of the pool was judged"
     formula = (
         "1/R sum over relevant ranks k of 1/k (1 + pooled (rel + e) / (rel + nonrel + 2 e)), "
         "counts of the rows above; e = 1e-5"
@@ -213,7 +209,6 @@ class JudgedShare(_JudgedRows):
     """Judged@k, the share of judged rows among the first k."""
 
     name = "Judged"
-    summary = "share of rows with a label among the first k"
     formula = "judged rows above the cutoff / min(k, rows of the list)"
     options = (
         Param(
@@ -227,14 +222,13 @@ class JudgedShare(_JudgedRows):
 
 
 class UnjudgedShare(_JudgedRows):
-    """Unjudged@k, the share of unjudged rows among the first k.
+    """Unjudged@k, the share of unjudged rows (holes) among the first k.
 
     As in trec_eval, a row of negative grade was pooled, but not judged. In Judged it counts as
     judged.
     """
 
     name = "Unjudged"
-    summary = "share of rows without a label, or of negative grade, among the first k (holes)"
     formula = "unjudged rows above the cutoff / k"
     higher_is_better = False
     options = (SHORT, WEIGHT)
@@ -267,7 +261,6 @@ class RBPResidual(Measure):
     """
 
     name = "RBPres"
-    summary = "the weight of RBP on unjudged ranks and on those beyond the list"
     formula = "(1 - p) sum over unjudged ranks i of p^(i-1) + p^n, n being the rows of the list"
     higher_is_better = False
     reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
@@ -307,14 +300,13 @@ def _depth(value: Any) -> Any:
 
 
 class Compatibility(Measure):
-    """Compat, rank-biased overlap with the ideal order, normalized.
+    """Compat, rank-biased overlap with the nearest ideal ranking.
 
     It is divided by the overlap of the ideal with itself. Rows of equal grade have the order of the
     ranking in the ideal, and rows that were not retrieved come last among them.
     """
 
     name = "Compat"
-    summary = "rank-biased overlap with the nearest ideal ranking"
     formula = (
         "RBO(list, ideal) / RBO(ideal, ideal),  RBO = sum over d <= depth of p^(d-1) overlap@d / d"
     )

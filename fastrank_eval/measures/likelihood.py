@@ -169,7 +169,6 @@ class LogarithmicLoss(_Likelihood):
     """LogLoss, the mean negative log likelihood of the labels."""
 
     name = "LogLoss"
-    summary = "mean negative log likelihood of the labels, natural logarithm"
     formula = (
         "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p and 1 - p at least clamp"
     )
@@ -189,7 +188,6 @@ class NormalizedEntropy(_Likelihood):
     """NE, LogLoss over the entropy of a background share of positives."""
 
     name = "NE"
-    summary = "LogLoss over the entropy of the share of positives: of these rows, or as given"
     formula = (
         "LogLoss / -(c ln c + (1 - c) ln(1 - c)), c the weighted share of positives or background"
     )
@@ -259,10 +257,9 @@ class NormalizedEntropy(_Likelihood):
 
 
 class InformationGain(NormalizedEntropy):
-    """RIG, the share of the entropy that predictions remove: 1 - NE."""
+    """RIG, the relative information gain, 1 - NE."""
 
     name = "RIG"
-    summary = "relative information gain, 1 - NE"
     formula = "1 - NE"
     aliases = ("relative_information_gain",)
     higher_is_better = True
@@ -281,7 +278,6 @@ class PositiveEntropy(NormalizedEntropy):
     """NEPos, the part of NE that positives add."""
 
     name = "NEPos"
-    summary = "NE of positives: their part of NE, the sum of their losses over the entropy of all"
     formula = "- sum_i w_i y_i ln p_i / sum_i w_i / -(c ln c + (1 - c) ln(1 - c))"
     reference = "He et al. (2014), doi:10.1145/2648584.2648589; TorchRec, ne_positive"
     aliases = ("ne_positive",)
@@ -434,7 +430,6 @@ class MeanAbsoluteError(_Deviation):
     """MAE, the mean distance of scores from labels, as numbers."""
 
     name = "MAE"
-    summary = "mean distance between score and label, as numbers"
     formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     aliases = ("mean_absolute_error",)
@@ -450,7 +445,6 @@ class MeanSquaredError(_Deviation):
     """MSE, the mean squared distance of scores from labels, as numbers."""
 
     name = "MSE"
-    summary = "mean squared distance between score and label, as numbers"
     formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     aliases = ("mean_squared_error",)
@@ -463,7 +457,6 @@ class RootMeanSquaredError(MeanSquaredError):
     """RMSE, the root of MSE."""
 
     name = "RMSE"
-    summary = "root of the mean squared distance between score and label, as numbers"
     formula = "sqrt(MSE)"
     aliases = ("root_mean_squared_error",)
 
@@ -476,11 +469,12 @@ class RootMeanSquaredError(MeanSquaredError):
 
 
 class BrierScore(_Deviation):
-    """Brier, the mean squared distance of probabilities from the outcomes."""
+    """Brier, the mean squared distance of probabilities from the outcomes.
+
+    It is Reliability - Resolution + Uncertainty.
+    """
 
     name = "Brier"
-    summary = "mean squared distance between the probability and 1 (positive) or 0; it is "
-    summary += "Reliability - Resolution + Uncertainty"
     formula = "sum_i w_i (p_i - y_i)^2 / sum_i w_i"
     reference = "Brier (1950), doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2"
     aliases = ("brier_score", "brier_score_loss")
@@ -526,10 +520,9 @@ class _MeanPrediction(SummedMeasure):
 
 
 class PredictedOverObserved(_MeanPrediction):
-    """PCOC, predicted clicks over observed clicks."""
+    """PCOC, predicted over observed clicks: 1 is calibrated, more too high."""
 
     name = "PCOC"
-    summary = "predicted over observed clicks: 1 is calibrated, above 1 over-estimates"
     formula = "sum_i w_i p_i / sum_i w_i y_i"
     reference = "He et al. (2014), doi:10.1145/2648584.2648589 (there: calibration)"
     aliases = ("predicted_click_over_click", "calibration_ratio")
@@ -550,7 +543,6 @@ class MeanBias(_MeanPrediction):
     """Bias, the mean prediction less the share of positives."""
 
     name = "Bias"
-    summary = "mean prediction less the share of positives: 0 is calibrated"
     formula = "sum_i w_i (p_i - y_i) / sum_i w_i; PCOC - 1 is the same over the share of positives"
     reference = "Murphy & Winkler (1987), doi:10.1175/1520-0493(1987)115<1330:AGFFFV>2.0.CO;2"
     aliases = ("mean_error",)

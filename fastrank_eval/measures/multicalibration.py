@@ -101,12 +101,14 @@ def _columns(value: Any) -> str | None:
 
 
 class MulticalibrationError(PooledMeasure):
-    """MultiECCE, the largest ECCE of any slice in sigmas."""
+    """MultiECCE, multicalibration: the largest ECCE of any slice, in sigmas.
+
+    A slice is all rows, a value of a column, or a combination. A sigma is the standard deviation of
+    observed less expected clicks per row of a calibrated model. The p-value is corrected for all
+    slices.
+    """
 
     name = "MultiECCE"
-    summary = "multicalibration: the largest ECCE of all rows and of every slice, each over the "
-    summary += "standard deviation of observed less expected clicks per row of a calibrated "
-    summary += "model; the p-value is corrected for all slices"
     formula = (
         "max_s ECCE_s / sigma_s, sigma_s = sqrt(sum_{i in s} w_i^2 p_i (1 - p_i)) / sum_{i in s} "
         "w_i; s: all rows, each value of a column, each combination of values"

@@ -15,7 +15,7 @@ from fastrank_eval.measures.group_function import (
     at_most,
     discounted,
     ranks_in_sight,
-    relevant_of_block,
+    relevant_block,
 )
 
 SHORT = Param(
@@ -45,14 +45,13 @@ def hits_above(group, rows, rel, depth):  # type: ignore[no-untyped-def]
     hits = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        first = e
-        e, relevant = relevant_of_block(rows, rel, e, group.end)
+        c, n, e, relevant = relevant_block(rows, rel, e, group.end)
         if relevant == 0:
             continue
-        m = min(depth - rows.above[first], rows.size[first])
+        m = min(depth - c, n)
         if m <= 0:
             break
-        hits += (relevant * m) / rows.size[first]
+        hits += (relevant * m) / n
     return hits
 
 
@@ -122,10 +121,9 @@ def success(group, rows, options):  # type: ignore[no-untyped-def]
     """
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        n = rows.size[e]
-        m = ranks_in_sight(options, rows.above[e], n)
-        e, relevant = relevant_of_block(rows, options.rel, e, group.end)
+        c, n, e, relevant = relevant_block(rows, options.rel, e, group.end)
         if relevant > 0:
+            m = ranks_in_sight(options, c, n)
             missed = 1.0
             if m > 0:
                 many = max(relevant, m)
@@ -174,7 +172,6 @@ class Precision(_Hits):
     """P@k, the share of relevant rows among the first k."""
 
     name = "P"
-    summary = "share of relevant rows among the first k"
     formula = "hits@k / k"
     needs_relevant = False
     reference = "Cleverdon (1967)"
@@ -187,7 +184,6 @@ class Recall(_Hits):
     """R@k, the share of the relevant rows that are among the first k."""
 
     name = "R"
-    summary = "share of the group's relevant rows found among the first k"
     formula = "hits@k / R"
     reference = "Cleverdon (1967)"
     group_function = GroupFunction(_recall)
@@ -195,10 +191,9 @@ class Recall(_Hits):
 
 
 class FMeasure(_Hits):
-    """F@k, the weighted harmonic mean of precision and recall."""
+    """F@k, the weighted harmonic mean of P@k and R@k."""
 
     name = "F"
-    summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
     formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
     reference = "van Rijsbergen (1979)"
     group_function = GroupFunction(_f)
@@ -228,13 +223,12 @@ class FMeasure(_Hits):
 
 
 class RPrecision(_Hits):
-    """Rprec, precision at rank R, the number of relevant rows.
+    """Rprec, precision among the first R rows, R being the relevant rows.
 
     The rank is floor(mult R + 0.9), as in trec_eval. The value is 0 if the rank is 0.
     """
 
     name = "Rprec"
-    summary = "precision among the first R rows, R being the group's relevant rows"
     formula = "hits@c / c, c = floor(mult R + 0.9)"
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
     group_function = GroupFunction(_r_precision)
@@ -257,7 +251,6 @@ class RelativePrecision(_Hits):
     """
 
     name = "RelP"
-    summary = "share of relevant rows among the first k, over the largest possible share"
     formula = "hits@k / min(k, R)"
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
     group_function = GroupFunction(_relative_precision)
@@ -265,10 +258,9 @@ class RelativePrecision(_Hits):
 
 
 class SuccessRate(_Hits):
-    """Success@k, whether any of the first k rows is relevant."""
+    """Success@k, 1 if any of the first k rows is relevant, the hit rate."""
 
     name = "Success"
-    summary = "1 if any of the first k rows is relevant (hit rate)"
     formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
     needs_relevant = False
     reference = "Craswell & Hawking (2004)"
@@ -287,10 +279,9 @@ class _OfSet(_Hits):
 
 
 class SetAveragePrecision(_OfSet):
-    """SetAP, precision times recall of the retrieved rows; 0 without any."""
+    """SetAP, precision times recall of all retrieved rows; 0 without any."""
 
     name = "SetAP"
-    summary = "precision times recall of all retrieved rows, in any order"
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
@@ -306,7 +297,6 @@ class SetUtility(_OfSet):
     """
 
     name = "Utility"
-    summary = "sum of what each row is worth, retrieved or missed, relevant or not"
     formula = (
         "rel_ret hits + nonrel_ret (n - hits) + rel_missed (R - hits) + "
         "nonrel_missed (N - n - R + hits), N being the rows of the group and n the retrieved ones"
@@ -340,11 +330,10 @@ class _Count(_OfSet):
 
 
 class RetrievedRows(_Count):
-    """NumRet, the rows that have a score, summed over groups."""
+    """NumRet, the number of retrieved rows, summed over groups."""
 
     name = "NumRet"
     has_direction = False
-    summary = "number of retrieved rows, summed over groups"
     formula = "n"
     reference = "Buckley, trec_eval: num_ret"
     group_function = GroupFunction(_retrieved_rows)
@@ -356,11 +345,10 @@ class RetrievedRows(_Count):
 
 
 class RelevantRows(_Count):
-    """NumRel, the relevant rows, retrieved or not, summed over groups."""
+    """NumRel, the number of relevant rows, retrieved or not, over all groups."""
 
     name = "NumRel"
     has_direction = False
-    summary = "number of relevant rows, retrieved or not, summed over groups"
     formula = "R"
     reference = "Buckley, trec_eval: num_rel"
     group_function = GroupFunction(_relevant_rows)
@@ -368,10 +356,9 @@ class RelevantRows(_Count):
 
 
 class RelevantRetrievedRows(_Count):
-    """NumRelRet, the relevant rows that have a score, summed over groups."""
+    """NumRelRet, the number of relevant retrieved rows, summed over groups."""
 
     name = "NumRelRet"
-    summary = "number of relevant rows that are retrieved, summed over groups"
     formula = "hits"
     reference = "Buckley, trec_eval: num_rel_ret"
     group_function = GroupFunction(_relevant_retrieved_rows)
@@ -388,9 +375,7 @@ def _reciprocal(group, rows, options):  # type: ignore[no-untyped-def]
     value = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
-        e, r = relevant_of_block(rows, options.rel, e, group.end)
+        c, n, e, r = relevant_block(rows, options.rel, e, group.end)
         if r > 0:
             chance = r / n
             for i in range(1, ranks_in_sight(options, c, n - r + 1) + 1):
@@ -405,7 +390,6 @@ class ReciprocalRank(_Hits):
     """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
 
     name = "RR"
-    summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
     formula = "1 / (rank of the first relevant row)"
     reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
     group_function = GroupFunction(_reciprocal)
@@ -425,13 +409,11 @@ def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
     before = 0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        others = rows.above[e] - before
-        levels = rows.size[e] + 1
-        e, r = relevant_of_block(rows, options.rel, e, group.end)
-        levels -= r
+        c, n, e, r = relevant_block(rows, options.rel, e, group.end)
         if r == 0:
             continue
-        total += discounted(options, r, others, levels, levels)
+        levels = n - r + 1
+        total += discounted(options, r, c - before, levels, levels)
         before += r
     return at_most(total / group.relevant, 1.0)
 
@@ -440,7 +422,6 @@ class BinaryLaggingGain(_Hits):
     """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
 
     name = "binG"
-    summary = "mean over the relevant rows of one over the log of the others before it"
     formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
     reference = "Buckley, trec_eval: binG"
     group_function = GroupFunction(_binary_lagging_gain)

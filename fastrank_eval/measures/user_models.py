@@ -23,7 +23,7 @@ from fastrank_eval.measures.gain import (
 from fastrank_eval.measures.group_function import (
     GroupFunction,
     at_most,
-    end_of_block,
+    next_block,
     ranks_in_sight,
     ranks_that_count,
 )
@@ -118,7 +118,6 @@ class RankBiasedPrecision(UserModel):
     """RBP@k, the gain per row seen by a reader who goes on with probability p."""
 
     name = "RBP"
-    summary = "gain per row seen by a reader who goes on to the next with probability p"
     formula = "(1 - p) sum over i <= k of p^(i-1) gain(g_i)"
     reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
     options = (
@@ -142,7 +141,6 @@ class ScaledDiscountedGain(TruncatedModel):
     """SDCG@k, DCG@k over the DCG@k of k rows of gain 1."""
 
     name = "SDCG"
-    summary = "DCG@k of gains in [0, 1] over the DCG@k of k rows of gain 1, also for shorter lists"
     formula = "sum over i <= k of gain(g_i) / log2(i + 1), over sum over i <= k of 1 / log2(i + 1)"
     reference = (
         "Moffat et al. (2017), doi:10.1145/3052768; "
@@ -213,9 +211,6 @@ class InverseSquare(UserModel):
     """INSQ@k, the gain per row seen by a reader more patient with rank."""
 
     name = "INSQ"
-    summary = (
-        "gain per row seen by a reader who wants a gain of T and is more patient at later ranks"
-    )
     formula = "sum over i <= k of W(i) gain(g_i),  W(i) proportional to 1 / (i + 2T - 1)^2"
     reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
     options = (
@@ -236,7 +231,6 @@ class AdaptiveInverseSquare(UserModel):
     """INST@k, INSQ for a reader who wants a gain of T and subtracts each gain."""
 
     name = "INST"
-    summary = "gain per row seen by a reader who wants a gain of T and leaves as the gain grows"
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
         "V(i) = prod_{j<i} (1 - 1/(j + T + T_j))^2,  T_j = T - sum_{l<=j} gain(g_l)"
@@ -290,10 +284,8 @@ def _expected_cascade(group, rows, options):  # type: ignore[no-untyped-def]
     total = 0.0
     e = group.first
     while e < group.end and rows.above[e] < group.retrieved:
-        c = rows.above[e]
-        n = rows.size[e]
         first = e
-        e = end_of_block(rows, e, group.end)
+        c, n, e = next_block(rows, e, group.end)
         m = ranks_in_sight(options, c, n)
         if m <= 0:
             break
@@ -383,7 +375,6 @@ class ExpectedReciprocalRank(_Cascade):
     """ERR@k, the expected reciprocal rank at which a reader stops."""
 
     name = "ERR"
-    summary = "expected reciprocal rank at which a reader going down the list stops"
     formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
     reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
     options = (
@@ -418,10 +409,9 @@ class ExpectedReciprocalRank(_Cascade):
 
 
 class ProbabilityFound(_Cascade):
-    """pFound@k, the cascade model of a reader who may give up at any rank."""
+    """pFound@k, the chance to find a satisfying row before giving up."""
 
     name = "pFound"
-    summary = "probability that a reader who may give up at any rank finds a satisfying row"
     formula = (
         "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
     )
@@ -493,7 +483,6 @@ class NearlyERR8(_GainStopping, TruncatedModel):
     """NERR8@k, the gain per row seen; gain g stops with probability g."""
 
     name = "NERR8"
-    summary = "gain per row seen by a reader who leaves with probability gain(g), and after k ranks"
     formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = 1 - gain(g_i)"
     discount = "none"
 
@@ -502,7 +491,6 @@ class NearlyERR9(_GainStopping, TruncatedModel):
     """NERR9@k, NERR8@k where 1/i of the readers reach rank i, as in ERR."""
 
     name = "NERR9"
-    summary = "as NERR8, of readers: if nothing is gained, 1/i of them reach rank i"
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = i/(i + 1) (1 - gain(g_i))"
     )
@@ -513,7 +501,6 @@ class NearlyERR10(_GainStopping, RankBiasedPrecision):
     """NERR10@k, RBP where gain g stops the reader with probability g."""
 
     name = "NERR10"
-    summary = "as NERR8, of a reader who goes on with probability p, as in RBP, to any rank"
     formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = p (1 - gain(g_i))"
     options = (
         Param(
@@ -530,7 +517,6 @@ class NearlyERR11(_GainStopping, InverseSquare):
     """NERR11@k, INSQ where gain g stops the reader with probability g."""
 
     name = "NERR11"
-    summary = "as NERR8, of a reader who grows patient with rank, as in INSQ, to any rank"
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
         "C(i) = ((i + 2T - 1)/(i + 2T))^2 (1 - gain(g_i))"
@@ -538,10 +524,9 @@ class NearlyERR11(_GainStopping, InverseSquare):
 
 
 class BejeweledPlayer(_GainStopping, TruncatedModel):
-    """BPM@k, the Bejeweled Player Model: readers stop at gain T or rank k."""
+    """BPM@k, the gain per row seen by a reader who stops at gain T or rank k."""
 
     name = "BPM"
-    summary = "gain per row seen by a reader who leaves at a gain of T, or after k ranks"
     formula = "sum over i <= d of gain(g_i), over d;  d the first rank by which T is gained, or k"
     reference = "Zhang et al. (2017), doi:10.1145/3077136.3080841"
     options = (
