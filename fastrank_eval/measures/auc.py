@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
+from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.measures.pooled import (
@@ -26,12 +28,7 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.binned_scores import BinnedScores
 from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.score_runs import ScoreTable, sum_classes
-
-if TYPE_CHECKING:
-    from fastrank_eval._lib.threads import JobMap
-    from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.score_runs import RocSteps
+from fastrank_eval.stats.score_runs import RocSteps, ScoreTable, sum_classes
 
 
 @inlined

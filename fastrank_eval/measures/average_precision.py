@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from fastrank_eval.measures.group_function import (
     relevant_block,
 )
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
-
-if TYPE_CHECKING:
-    from fastrank_eval.stats.score_runs import RocSteps
+from fastrank_eval.stats.score_runs import RocSteps
 
 _OVER = ("relevant", "min", "retrieved")
 _RELEVANT, _MIN, _RETRIEVED = range(3)

@@ -50,6 +50,20 @@ def group_weight(value: Any) -> str:
     return value
 
 
+def word_or(word: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make a reader of a word, or of what another reader takes."""
+
+    def read_either(value: Any) -> Any:
+        if isinstance(value, str) and value == word:
+            return word
+        try:
+            return read(value)
+        except ValueError as wrong:
+            raise ValueError(f"{word!r} or {wrong}") from None
+
+    return read_either
+
+
 WEIGHT = Param(
     "weight",
     "uniform",
@@ -340,8 +354,7 @@ class Measure:
             return None
         return (
             f"{self.display_name} has no closed form for ties='expected'; choose ties='input', "
-            "'item', "
-            "'best' or 'worst'"
+            "'item', 'best' or 'worst'"
         )
 
     def to_summand(self, values: np.ndarray) -> np.ndarray:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.elementary import exp, log, log_each
+from fastrank_eval._lib.elementary import exp, log, log_each, two_sum
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, scratch
+from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.base import REL, Param
 from fastrank_eval.measures.likelihood import (
     BACKGROUND,
@@ -38,10 +39,7 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.stats.hypothesis_tests import maximum_exceeds, range_exceeds
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_runs import ScoreTable
-
-if TYPE_CHECKING:
-    from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.scores import Scores
+from fastrank_eval.stats.scores import Scores
 
 BY = Param(
     "by",
@@ -522,13 +520,9 @@ def _extremes(probability, weight, positive, out):  # type: ignore[no-untyped-de
     compensation = 0.0
     for i in range(probability.shape[0]):
         term = positive[i] - weight[i] * probability[i]
-        next_total = total + term
         # Compensated summation: the rounding of each sum is added separately.
-        if abs(total) >= abs(term):
-            compensation += (total - next_total) + term
-        else:
-            compensation += (term - next_total) + total
-        total = next_total
+        total, rest = two_sum(total, term)
+        compensation += rest
         out[0] = min(out[0], total + compensation)
         out[1] = max(out[1], total + compensation)
 
@@ -619,10 +613,8 @@ def _predicted(p, other, weight, divisor, sums):  # type: ignore[no-untyped-def]
         scale = p[i] + divisor * other[i]
         q = p[i] / scale
         term = weight[i] * q
-        next_sum = predicted + term
-        added = next_sum - predicted
-        rest += (predicted - (next_sum - added)) + (term - added)
-        predicted = next_sum
+        predicted, lost = two_sum(predicted, term)
+        rest += lost
         slope += term * (divisor * other[i] / scale)
     sums[0] = predicted + rest
     sums[1] = slope

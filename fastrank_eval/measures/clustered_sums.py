@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.groups.chunk import count_marked_rows
+from fastrank_eval.groups.chunk import Scored, count_marked_rows
 from fastrank_eval.stats.row_sums import ONE_GROUP, ClusterMoments, GroupSums, RowSums
-
-if TYPE_CHECKING:
-    from fastrank_eval.groups.chunk import Scored
 
 
 class ClusteredSums(RowSums):
@@ -220,7 +217,7 @@ class ConfusionSums(ClusteredSums):
         Whether rows have weights.
     """
 
-    #: Its cells in the order of the sums and of the numbers from `cells_of`.
+    #: Its cells in the order of the sums: `Confusion` reversed.
     CELLS = ("TN", "FN", "FP", "TP")
     #: A row that is predicted otherwise moves from TN to FP, or from FN to TP.
     contrasts = ((0, 2), (3, 1))
@@ -255,16 +252,13 @@ class ConfusionSums(ClusteredSums):
     def confusion(self) -> Confusion:
         """Return the matrix as one case; weights are multiplied by a power of two."""
         scale = Fraction(2) ** self._power()
-        exact = [cell * scale for cell in self._exact()]
-        tn, fn, fp, tp = (np.array([float(cell)]) for cell in exact)
-        return Confusion(tp, fp, fn, tn)
+        return Confusion(*(np.array([float(cell * scale)]) for cell in reversed(self._exact())))
 
     def unscaled(self, slopes: Confusion) -> list[float]:
         """Convert derivatives by `confusion` to derivatives by the sums."""
-        by_name = dict(zip(("TP", "FP", "FN", "TN"), slopes, strict=True))
         power = self._power()
         with np.errstate(over="ignore"):
-            return [float(np.ldexp(by_name[name][0], power)) for name in self.CELLS]
+            return [float(np.ldexp(slope[0], power)) for slope in reversed(slopes)]
 
     def _power(self) -> int:
         """Return the exponent that scales the weights to about 1; 0 for counts."""
@@ -278,8 +272,7 @@ class ConfusionSums(ClusteredSums):
         cells: list[float] = [self.total(term) for term in range(len(self.CELLS))]
         if not self.weighted:
             cells = [int(cell) for cell in self._exact()]
-        named = dict(zip(self.CELLS, cells, strict=True))
-        return {name: named[name] for name in ("TP", "FP", "FN", "TN")}
+        return dict(zip(reversed(self.CELLS), reversed(cells), strict=True))
 
 
 def least_of(kind: np.dtype, threshold: float) -> np.floating:
@@ -291,26 +284,6 @@ def least_of(kind: np.dtype, threshold: float) -> np.floating:
     with np.errstate(over="ignore"):
         least: np.floating = kind.type(threshold)
     return least if float(least) >= threshold else np.nextafter(least, kind.type(np.inf))
-
-
-def cells_of(score: np.ndarray, least: np.floating, positive: np.ndarray) -> np.ndarray:
-    """Return the cell of each row, as an index into `ConfusionSums.CELLS`.
-
-    Parameters
-    ----------
-    score : ndarray of float32 or float64, shape (rows,)
-    least : numpy.float32 or numpy.float64
-        The least score of a row that is predicted positive, with the type of the scores.
-    positive : ndarray of int64
-        Indices of the positive rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
-    """
-    cells: np.ndarray = 2 * (score >= least).astype(np.int64)
-    cells[positive] += 1
-    return cells
 
 
 def f_score(confusion: Confusion, beta: float) -> np.ndarray:
@@ -355,7 +328,7 @@ def sum_cells(
     predicted = scored.score >= least_of(scored.score.dtype, threshold)
     positive = scored.labels.relevant_rows(rel)
     hit = predicted[positive]
-    counts = _counts(predicted, hit, scored.labels.relevant_of_each(rel), scored.starts)
+    counts = count_cells(predicted, hit, scored.labels.relevant_of_each(rel), scored.starts)
     weight = scored.weight
     if weight is None:
         for cell, of_all in enumerate(counts.sum(axis=1).tolist()):
@@ -377,7 +350,7 @@ def sum_cells(
     return sums.finish()
 
 
-def _counts(
+def count_cells(
     predicted: np.ndarray, hit: np.ndarray, positives: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
     """Count the rows of each cell and group. int64, shape (cells, groups)."""

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import number
 from fastrank_eval._lib.elementary import ratio
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sum_cell_weights
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.clustered_sums import (
     Confusion,
     ConfusionSums,
-    cells_of,
+    count_cells,
     f_score,
     least_of,
     sum_cells,
 )
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue
-
-if TYPE_CHECKING:
-    from fastrank_eval._lib.threads import JobMap
-    from fastrank_eval.groups.chunk import Scored
-
 
 THRESHOLD = Param(
     "threshold",
@@ -349,8 +345,7 @@ class GroupDecision(Measure):
         def cells() -> np.ndarray:
             return _cells(ranking, rel, threshold)
 
-        tn, fn, fp, tp = ranking.cached(("decisions", rel, threshold), cells)
-        confusion = Confusion(tp, fp, fn, tn)
+        confusion = Confusion(*ranking.cached(("decisions", rel, threshold), cells)[::-1])
         return confusion if ranking.weights is None else confusion.scaled()
 
     def undefined_if_empty(self) -> str | None:
@@ -376,44 +371,14 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
         In the order of `ConfusionSums.CELLS`.
     """
     scored, labels = ranking.scored, ranking.labels
-    least = least_of(scored.score.dtype, threshold)
-    out = np.empty((4, ranking.groups))
+    predicted = scored.score >= least_of(scored.score.dtype, threshold)
+    positive = labels.relevant_rows(rel)
     if scored.weight is None:
-        _count_cells(
-            scored.score,
-            least,
-            scored.starts,
-            labels.indices,
-            labels.row,
-            labels.offsets,
-            labels.grade,
-            rel,
-            out,
-        )
-    else:
-        cells = cells_of(scored.score, least, labels.relevant_rows(rel))
-        most = np.empty(int(ranking.retrieved.max(initial=1)))
-        sum_cell_weights(scored.starts, labels.indices, cells, scored.weight, most, out)
+        of_each = labels.relevant_of_each(rel)
+        counts = count_cells(predicted, predicted[positive], of_each, scored.starts)
+        return counts[:, labels.indices].astype(np.float64)
+    cells = 2 * predicted.astype(np.int64)
+    cells[positive] += 1
+    out, most = np.empty((4, ranking.groups)), np.empty(int(ranking.retrieved.max(initial=1)))
+    sum_cell_weights(scored.starts, labels.indices, cells, scored.weight, most, out)
     return out
-
-
-@kernel
-def _count_cells(  # type: ignore[no-untyped-def]
-    score, least, starts, groups, labelled, offsets, grade, rel, out
-):
-    for g in range(groups.shape[0]):
-        # A slice that starts at 0 is vectorised: 0.2 ns a row, against 2.5.
-        scores = score[starts[groups[g]] : starts[groups[g] + 1]]
-        predicted = 0
-        for i in range(scores.shape[0]):
-            predicted += scores[i] >= least
-        positive = 0
-        hits = 0
-        for e in range(offsets[g], offsets[g + 1]):
-            if grade[e] >= rel:
-                positive += 1
-                hits += score[labelled[e]] >= least
-        out[0, g] = scores.shape[0] - positive - (predicted - hits)
-        out[1, g] = positive - hits
-        out[2, g] = predicted - hits
-        out[3, g] = hits

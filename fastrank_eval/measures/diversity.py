@@ -134,8 +134,7 @@ class Diversity(Measure):
         if ties in ("best", "worst"):
             return (
                 f"{self.display_name} has no known order for ties='{ties}'; choose "
-                "ties='expected', "
-                "'item' or 'input'"
+                "ties='expected', 'item' or 'input'"
             )
         return None
 

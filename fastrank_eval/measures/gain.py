@@ -192,8 +192,7 @@ class Gains(Measure):
             if gains != sorted(gains):
                 return (
                     f"{self.display_name} has no order by grade for ties='{ties}', because a "
-                    "higher grade "
-                    "has a lower gain; choose ties='expected', 'item' or 'input'"
+                    "higher grade has a lower gain; choose ties='expected', 'item' or 'input'"
                 )
         return super().refuses(ties)
 
@@ -212,8 +211,7 @@ class Gains(Measure):
             if strange.any():
                 raise MeasureError(
                     f"{self.display_name}: grade {grade[np.argmax(strange)]:g} is not in "
-                    "the gain "
-                    "table; give it a gain."
+                    "the gain table; give it a gain."
                 )
 
 
@@ -401,8 +399,7 @@ class NormalizedGain(PositionWeighted):
         if self.max_grade is not None and ranking.max_grade > self.max_grade:
             raise MeasureError(
                 f"{self.display_name}: grade {ranking.max_grade:g} is above "
-                f"max_grade={self.max_grade}; "
-                "give the top of the scale."
+                f"max_grade={self.max_grade}; give the top of the scale."
             )
 
 

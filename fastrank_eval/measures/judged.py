@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, word_or
 from fastrank_eval.measures.group_function import GroupFunction, at_most
 from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 
@@ -290,15 +288,6 @@ class RBPResidual(Measure):
         return "geometric", float(self.p)
 
 
-def _depth(value: Any) -> Any:
-    if isinstance(value, str) and value == "lists":
-        return value
-    try:
-        return integer(1, most=10**7)(value)
-    except ValueError as wrong:
-        raise ValueError(f"'lists' or {wrong}") from None
-
-
 class Compatibility(Measure):
     """Compat, rank-biased overlap with the nearest ideal ranking.
 
@@ -322,7 +311,7 @@ class Compatibility(Measure):
             1000,
             "the deepest rank at which lists are compared; 'lists': the end of the longer of the "
             "list and the ideal, as in ir_measures",
-            _depth,
+            word_or("lists", integer(1, most=10**7)),
         ),
         REL,
         WEIGHT,

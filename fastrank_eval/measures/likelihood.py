@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,15 +16,12 @@ from fastrank_eval._lib.elementary import log, log1p
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.measures.base import REL, Param
+from fastrank_eval.groups.chunk import Scored
+from fastrank_eval.measures.base import REL, Param, word_or
+from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.measures.pooled import PooledValue, SummedMeasure, positive_mask, undefined
 from fastrank_eval.stats.exact import quotient
 from fastrank_eval.stats.intervals import FEW_GROUPS
-
-if TYPE_CHECKING:
-    from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
-
 
 SAMPLING_RATE = Param(
     "sampling_rate",
@@ -62,28 +59,12 @@ def recalibrate(score: np.ndarray, sampling_rate: float) -> np.ndarray:
         return frozen(p / (p + (1.0 - p) / sampling_rate))
 
 
-def _word_or_number(word: str, below: float, form: str) -> Callable[[Any], str | float]:
-    """Make a reader of a word, or of a number above 0."""
-    read_number = number(above=0, below=below)
-
-    def read(value: Any) -> str | float:
-        if isinstance(value, str) and value == word:
-            return word
-        try:
-            share: float = read_number(value)
-        except ValueError:
-            raise ValueError(form) from None
-        return share
-
-    return read
-
-
 CLAMP = Param(
     "clamp",
     1e-15,
     "clamp probabilities to at least this far from 0 and 1; 'type': the epsilon of the type of "
     "the scores, 2.2e-16 for float64",
-    _word_or_number("type", 0.5, "'type' or a number in ]0, 0.5["),
+    word_or("type", number(above=0, below=0.5)),
 )
 
 #: Rows whose losses are computed and added at a time: intermediate arrays stay in the cache.
@@ -100,7 +81,7 @@ BACKGROUND = Param(
     "slice",
     "the background share of positives: 'slice', that of these rows, or a number in ]0, 1[, such "
     "as the share of all rows or of the training rows",
-    _word_or_number("slice", 1, "'slice' (these rows) or a click rate as a number in ]0, 1["),
+    word_or("slice", number(above=0, below=1)),
 )
 
 
@@ -403,8 +384,7 @@ class _Deviation(SummedMeasure):
             if not terms.max() < np.inf:
                 raise MeasureError(
                     f"{self.display_name}: scores, labels or weights are so large that a term "
-                    "exceeds the "
-                    "largest double; scale them down."
+                    "exceeds the largest double; scale them down."
                 )
             sums.add(0, terms)
         sums.add_weights(1)

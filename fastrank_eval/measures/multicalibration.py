@@ -6,16 +6,18 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, number
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.elementary import two_sum
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.io.keys import encode_integers
 from fastrank_eval.measures.base import REL, Param
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
@@ -23,9 +25,6 @@ from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
 from fastrank_eval.slicing.encode import MAX_SLICES
 from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 from fastrank_eval.stats.scores import CellScores
-
-if TYPE_CHECKING:
-    from fastrank_eval.groups.chunk import Scored
 
 #: Combinations are numbered by a table of so many, at least.
 _FEW_CELLS = 1 << 16
@@ -408,8 +407,5 @@ def _add_last(of_slice):  # type: ignore[no-untyped-def]
 @kernel
 def _add_term(sums, at, rest, term):  # type: ignore[no-untyped-def]
     """Add a term to a sum; add what is lost to rounding `rest` places later."""
-    total = sums[at]
-    next_total = total + term
-    added = next_total - total
-    sums[at + rest] += (total - (next_total - added)) + (term - added)
-    sums[at] = next_total
+    sums[at], lost = two_sum(sums[at], term)
+    sums[at + rest] += lost

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from inspect import Parameter, signature
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import WEIGHT, Measure, register
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.stats.row_sums import ClusterMoments
+from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
 from fastrank_eval.stats.scores import Scores
-
-if TYPE_CHECKING:
-    from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
 
 #: The convention that counts nested clusters, and the detail that counts those of a value.
 CLUSTERS = "clusters"
@@ -353,8 +351,7 @@ class SummedMeasure(ClusteredMeasure):
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(
                 f"{self.display_name}: scores, labels or weights are so large that their sum "
-                "exceeds the "
-                "largest double; scale them down."
+                "exceeds the largest double; scale them down."
             )
         if not sums.get("weight", 1.0) > 0:
             return undefined("zero_weight")

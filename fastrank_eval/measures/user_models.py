@@ -366,8 +366,7 @@ class _Cascade(Measure):
                 remedy = f"give the top of the scale, as in {top}"
             raise MeasureError(
                 f"{self.display_name}: grade {ranking.max_grade:g} is above "
-                f"max_grade={self.max_grade}; "
-                f"{remedy}."
+                f"max_grade={self.max_grade}; {remedy}."
             )
 
 
