@@ -189,6 +189,17 @@ def test_browser__narrow__no_page_wide_scrolling(browser: Any, file: str) -> Non
         assert page.evaluate("document.documentElement.scrollHeight") <= 8 * PHONE["height"]
 
 
+HINTED = """() => [...document.querySelectorAll(".scroll.tall")].slice(0, 2).map(
+    one => [one.scrollHeight > one.clientHeight + 1,
+            getComputedStyle(one, "::after").content.includes("scrolls")])"""
+
+
+def test_browser__tables__are_whole_or_say_that_they_scroll(browser: Any, file: str) -> None:
+    for viewport, boxes in ((DESKTOP, [False, True]), (PHONE, [True, True])):
+        with opened(browser, file, viewport=viewport) as page:
+            assert page.evaluate(HINTED) == [[cut, cut] for cut in boxes]
+
+
 CONTRAST = """() => {
     const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const known = {};
