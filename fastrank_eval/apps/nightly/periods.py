@@ -528,13 +528,17 @@ def with_periods(night: Night, history: History) -> Night:
     for date, reason in history.failures(first, night.date).items():
         names = [name for name, days in PERIODS.items() if _within(date, night, days)]
         notes[f"{date} was not evaluated: {reason}"] = names
-    early: dict[tuple[str, ...], list[str]] = {}
+    doubtful: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for each in heads:
         in_periods = tuple(name for name, nights in dates.items() if each.date in nights)
-        if in_periods and each.is_early:
-            early.setdefault(in_periods, []).append(str(each.date))
-    for in_periods, early_dates in early.items():
-        notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
+        texts = {
+            "the labels of {} are not complete": each.is_early,
+            "the rows of {} did not pass the checks": each.status == "data_quality",
+        }
+        for text in (text for text, holds in texts.items() if holds and in_periods):
+            doubtful.setdefault((text, in_periods), []).append(str(each.date))
+    for (text, in_periods), nights in doubtful.items():
+        notes[text.format(", ".join(nights))] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
     for name in dates_by_period:
         without = dict.fromkeys(v.display_name for v in values[name] if v.warning == MERGED)
