@@ -375,7 +375,8 @@ class _FieldCalibration(PooledMeasure):
 class FieldRelativeError(_FieldCalibration):
     """FieldRCE, the relative error of predicted clicks by value of a field.
 
-    It is the mean over the values, by their rows, of |predicted - observed| over observed clicks.
+    It is the mean over the values, by their rows, of the distance of predicted and observed clicks,
+    over observed clicks.
     """
 
     name = "FieldRCE"
