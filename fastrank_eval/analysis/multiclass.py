@@ -42,7 +42,6 @@ from fastrank_eval.io.source import closing_readers, refuse_text, require_column
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
-from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.report import Lines, Report, Table, number_text, printable
@@ -486,8 +485,7 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
                 f"{m.display_name} needs groups as clusters, and evaluate_classes() has no groups; "
                 "choose se='delong', or evaluate one class at a time with evaluate()."
             )
-        argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
-        if argmax and m.threshold != type(m)().threshold:
+        if plan.decides(m) and m.threshold != type(m)().threshold:
             raise ArgumentError(
                 f"{m.display_name} has a threshold, but the class with the highest score is "
                 "predicted; pass decide='threshold'."
@@ -516,7 +514,7 @@ def _has_average(measure: Measure, average: str, plan: ClassPlan) -> bool:
 def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
     """List the used options, without a threshold if argmax decides."""
     options = measure.used_options()
-    if plan.argmax and isinstance(measure, Decision | GroupDecision):
+    if plan.decides(measure):
         del options["threshold"]
     return options
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -36,8 +36,8 @@ from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import policy_of
 from fastrank_eval.engine.records import MeasureValue, summary_rows
-from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.scan import find_labels
+from fastrank_eval.engine.totals import PooledStates, Totals
+from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.computed import parse as parse_expression
 from fastrank_eval.io.reader import RowError
@@ -48,9 +48,7 @@ from fastrank_eval.measures.clustered_sums import least_of
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, undefined
-from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.row_sums import RowSums
-from fastrank_eval.stats.tally import add_groups
 
 #: What a text has that is an expression, and no name of a column.
 _OPERATOR = re.compile("[-+*/()]")
@@ -172,13 +170,12 @@ class ClassRoles:
         """
         indicators: Iterable[Any] = [batch.column(name) for name in self.labels]
         codes = None
-        if self.form == "one":
-            codes = self._codes(batch.column(self.labels[0]), None, first_row)
-            indicators = (
-                arrow_column((codes == k).view(np.uint8)) for k in range(len(self.scores))
-            )
-        elif self.form == "list":
-            indicators = self._members(batch.column(self.labels[0]), first_row)
+        if self.form != "column":
+            found, row = self._codes(batch.column(self.labels[0]), first_row)
+            member = np.zeros((len(self.scores), batch.num_rows), np.uint8)
+            member[found, row] = 1
+            indicators = map(arrow_column, member)
+            codes = found if self.form == "one" else None
         columns = []
         for k, (indicator, name) in enumerate(zip(indicators, self.scores, strict=True)):
             label = self.labels[k if self.form == "column" else 0]
@@ -206,26 +203,38 @@ class ClassRoles:
             codes,
         )
 
-    def _codes(self, column: pa.Array, parents: np.ndarray | None, first_row: int) -> np.ndarray:
-        """Find the class index of each value; `parents` has rows of items."""
+    def _codes(self, column: pa.Array, first_row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Find the class index of each value, and its row in the batch."""
         import pyarrow.compute as pc
 
+        name = self.labels[0]
+
+        def items(column: pa.Array) -> pa.Array:
+            column = decode_array(column)
+            return decode_array(column.flatten()) if self.form == "list" else column
+
         def class_index(column: pa.Array) -> pa.Array:
-            column = decode_array(column)
-            if column.type != self.values.type:
-                column = column.cast(self.values.type)
-            return pc.index_in(column, value_set=self.values)
+            values = items(column)
+            if values.type != self.values.type:
+                values = values.cast(self.values.type)
+            return pc.index_in(values, value_set=self.values)
 
-        def count(column: pa.Array) -> int:
-            column = decode_array(column)
-            return int(class_index(column.flatten() if self.form == "list" else column).null_count)
-
+        rows = np.arange(len(column))
+        if self.form == "list":
+            if column.null_count:
+                raise RowError(
+                    name,
+                    f"label column '{name}' is null",
+                    "; a row without a class has an empty list",
+                    first_row + int(np.argmax(as_array(column.is_null()))),
+                    column.null_count,
+                    lambda column: int(decode_array(column).null_count),
+                )
+            rows = as_array(pc.list_parent_indices(decode_array(column))).astype(np.int64)
         codes = class_index(column)
         if codes.null_count:
             unknown = np.flatnonzero(as_array(codes.is_null()))
-            value = column[int(unknown[0])].as_py()
-            row = unknown if parents is None else parents[unknown]
-            name = self.labels[0]
+            value, row = items(column)[int(unknown[0])].as_py(), rows[unknown]
             fault = f"label column '{name}' "
             if value is None:
                 fault += "is null"
@@ -234,27 +243,9 @@ class ClassRoles:
                 fault += "has a class that scores does not name"
                 remedy = f", value {value!r}; name the column of its score, or leave these rows out"
                 remedy += " with where"
+            count = lambda column: int(class_index(column).null_count)  # noqa: E731
             raise RowError(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
-        return as_array(codes).astype(np.int64)
-
-    def _members(self, column: pa.Array, first_row: int) -> list[pa.Array]:
-        import pyarrow.compute as pc
-
-        column = decode_array(column)
-        if column.null_count:
-            raise RowError(
-                self.labels[0],
-                f"label column '{self.labels[0]}' is null",
-                "; a row without a class has an empty list",
-                first_row + int(np.argmax(as_array(column.is_null()))),
-                column.null_count,
-                lambda column: int(decode_array(column).null_count),
-            )
-        parents = as_array(pc.list_parent_indices(column)).astype(np.int64)
-        codes = self._codes(column.flatten(), parents, first_row)
-        member = np.zeros((len(self.scores), len(column)), np.uint8)
-        member[codes, parents] = 1
-        return [arrow_column(row) for row in member]
+        return as_array(codes).astype(np.int64), rows
 
 
 @dataclass(frozen=True)
@@ -295,22 +286,10 @@ class ClassRows:
             np.maximum(highest, score, out=highest)
         return best
 
-    def decided(self, k: int) -> np.ndarray:
-        """Get 1.0 where a class is `best`, else 0.0: float32, shape (rows,)."""
-        return (self.best == k).astype(np.float32)
-
     @cached_property
     def members(self) -> list[np.ndarray]:
         """Indices of the rows of each class, ascending."""
         return [np.flatnonzero(label) for label in self.labels]
-
-
-def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None) -> Scored:
-    """Build the rows of one class against the others."""
-    rows, arrays = len(label), (frozen(label), weight, None, None, frozen(score), None)
-    columns, starts = Columns(0, rows, (), arrays, models=1), np.array([0, rows])
-    labels = find_labels(columns.label, starts, skip=False)
-    return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
 
 
 def _text(value: object) -> str:
@@ -530,6 +509,15 @@ class ClassPlan:
         names = ("Accuracy", "ErrorRate")
         return measure.name in ((*names, "BalancedAccuracy", "MCC") if self.argmax else names)
 
+    def decides(self, measure: Measure) -> bool:
+        """Return whether the highest score decides the predictions of a measure."""
+        return self.argmax and isinstance(measure, Decision | GroupDecision)
+
+    def of_rows(self, measures: Iterable[Measure]) -> Plan:
+        """Plan measures of all rows of two classes."""
+        roles = Roles((), "label", ("score",), self.roles.weight)
+        return Plan(roles, tuple(measures), per_group=False, threads=self.threads)
+
     @cached_property
     def row_plan(self) -> Plan:
         """Plan of the measures of rows as groups."""
@@ -551,35 +539,12 @@ class ClassPlan:
         )
 
 
-class States:
-    """States of measures; measures with the same key share one."""
-
-    def __init__(self, measures: Sequence[PooledMeasure], plan: ClassPlan) -> None:
-        self._plan = plan
-        self._measures: dict[Hashable, PooledMeasure] = {}
-        for m in measures:
-            for shared in m.required_states():
-                self._measures.setdefault(shared.state_key(), shared)
-        self._states: dict[Hashable, Any] = {
-            key: m.new_state(plan.weighted, plan.threads) for key, m in self._measures.items()
-        }
-
-    def __getitem__(self, measure: PooledMeasure) -> Any:
-        return measure.state_in(self._states)
-
-    def add(self, scored: Scored, decided: Scored | None = None) -> None:
-        """Add rows; measures of decisions use `decided`, if any."""
-        for key, m in self._measures.items():
-            uses_decisions = decided is not None and isinstance(m, Decision)
-            m.add_rows(self._states[key], decided if uses_decisions and decided else scored)
-
-
 class ClassTotals:
-    """Sums over all rows, and the values of classes.
+    """Totals of the plans of several classes, and the values of these.
 
-    Threads may add at the same time. Each problem of two classes has its states: a class against
-    the others, the rows of all classes
-    together, two classes.
+    Threads may add at the same time. Each problem of two classes has its plan and totals: a class
+    against the others, by scores and as predicted, and two classes. The totals of all classes are
+    merged for ``"micro"``.
 
     Parameters
     ----------
@@ -590,50 +555,49 @@ class ClassTotals:
 
     def __init__(self, plan: ClassPlan, name: str) -> None:
         self._plan, self._name, self._jobs = plan, name, partial(map_jobs, plan.threads)
-        classes = range(len(plan.roles.classes))
-        self._lock = threading.Lock()
-        self.rows = 0
-        self.positives = np.zeros(len(classes), np.int64)
-        self._weights = RowSums(len(classes))
-        measures: dict[tuple[Any, ...], Sequence[PooledMeasure]] = {
-            ("class", k): plan.measures for k in classes
-        }
-        if "micro" in plan.averages:
-            measures["micro",] = plan.measures
-        ordered = [m for m in plan.measures if over_pairs(m)]
+        self._classes = range(len(plan.roles.classes))
+        self._weights = RowSums(len(self._classes))
+        scored = plan.of_rows(m for m in plan.measures if not plan.decides(m))
+        decided = plan.of_rows(filter(plan.decides, plan.measures))
+        ordered = plan.of_rows(filter(over_pairs, plan.measures))
+        overall = list(filter(plan.overall, plan.measures))
+        plans: dict[tuple[Any, ...], Plan] = {("class", k): scored for k in self._classes}
+        if decided.measures:
+            plans |= {("decided", k): decided for k in self._classes}
         if not {"ovo", "ovo_weighted"}.isdisjoint(plan.averages):
-            measures |= {("ovo", *pair): ordered for pair in permutations(classes, 2)}
+            plans |= {("ovo", *pair): ordered for pair in permutations(self._classes, 2)}
         if "mu" in plan.averages:
-            measures |= {("mu", *pair): ordered for pair in combinations(classes, 2)}
-        overall = [m for m in plan.measures if plan.overall(m)]
-        measures["own",] = [m for m in overall if isinstance(m, LogarithmicLoss)]
-        self._states = {problem: States(some, plan) for problem, some in measures.items()}
-        self.confusion = ClassConfusion(len(classes), plan.weighted) if plan.argmax else None
+            plans |= {("mu", *pair): ordered for pair in combinations(self._classes, 2)}
+        if any(isinstance(m, LogarithmicLoss) for m in overall):
+            plans["own",] = plan.of_rows(m for m in overall if isinstance(m, LogarithmicLoss))
+        if plan.by_row:
+            plans["row",] = plan.row_plan
+        self._adders = {problem: ThreadTotals(each) for problem, each in plans.items()}
+        self.confusion = ClassConfusion(len(self._classes), plan.weighted) if plan.argmax else None
         #: By threshold: counts of rows whose classes are all predicted right (second column).
         self._right = {
             float(m.threshold): ClassConfusion(2, plan.weighted)
             for m in overall
             if isinstance(m, Decision) and not plan.argmax
         }
-        self._by_row = ThreadTotals(plan.row_plan)
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Add the rows of a batch."""
         rows = self._plan.roles.rows_of(batch, first_row)
-        with self._lock:
-            self.rows += rows.rows
-            self.positives += [len(members) for members in rows.members]
         if rows.weight is not None:
             for k, members in enumerate(rows.members):
                 self._weights.add(k, rows.weight[members])
-        for problem, label, score, weight in self._problems(rows):
-            states, decided = self._states[problem], None
-            scored = scored_rows(label, score, weight)
-            if self._plan.argmax and problem[0] == "class":
-                decided = scored_rows(label, rows.decided(problem[1]), weight)
-            states.add(scored, decided)
-            if problem[0] == "class" and ("micro",) in self._states:
-                self._states["micro",].add(scored, decided)
+        for problem, adder in self._adders.items():
+            arrays = self._arrays(rows, *problem)
+            if not len(arrays[0]):
+                continue
+            scores = len(adder.plan.roles.scores)
+            columns = Columns(0, len(arrays[0]), (), arrays, models=scores)
+            size = len(rows.labels) if problem == ("row",) else columns.rows
+            chunk = Chunk(columns, np.arange(0, columns.rows + 1, size), grouped=adder.plan.grouped)
+            evaluate_chunk(
+                chunk, adder.plan, adder.get(), lambda group: f"row={rows.first_row + group}"
+            )
         if self.confusion is not None and rows.codes is not None:
             self.confusion.add(rows.codes, rows.best, rows.weight)
         for threshold, state in self._right.items():
@@ -641,28 +605,39 @@ class ClassTotals:
             for label, score in zip(rows.labels, rows.scores, strict=True):
                 right &= (score >= least_of(score.dtype, threshold)) == (label != 0)
             state.add(np.ones(rows.rows, np.int64), right.astype(np.int64), rows.weight)
-        if self._plan.by_row and rows.rows:
-            self._add_by_row(rows)
 
-    def _problems(self, rows: ClassRows) -> Iterator[tuple[Any, ...]]:
-        """Yield each problem of two classes with its labels, scores and weights."""
-        for problem in self._states:
-            kind, *classes = problem
-            if kind == "class":
-                yield problem, rows.labels[classes[0]], rows.scores[classes[0]], rows.weight
-            elif kind == "own" and rows.codes is not None:
-                # The score of the class of each row is the probability of a positive.
-                own = np.empty_like(rows.scores[0])
-                for members, score in zip(rows.members, rows.scores, strict=True):
-                    own[members] = score[members]
-                yield problem, np.ones(rows.rows, np.uint8), own, rows.weight
-            elif classes:
-                i, j = classes
-                score = rows.scores[i] if kind == "ovo" else self._difference(rows, i, j)
-                both = np.concatenate([rows.members[i], rows.members[j]])
-                label = (np.arange(len(both)) < len(rows.members[i])).view(np.uint8)
-                weight = None if rows.weight is None else frozen(rows.weight[both])
-                yield problem, label, score[both], weight
+    def _arrays(self, rows: ClassRows, kind: str, *classes: int) -> tuple[Any, ...]:
+        """Return the arrays of `Columns` for a problem."""
+        weight, none = rows.weight, (None, None)
+        if kind == "row":
+            count = len(rows.labels)
+            chosen = [np.arange(count) == rows.best[:, None]] if self._plan.argmax else []
+            scores = [np.stack(rows.scores, axis=1), *(one.astype(np.float32) for one in chosen)]
+            weights = () if weight is None else (frozen(np.repeat(weight, count)),)
+            return (
+                frozen(np.stack(rows.labels, axis=1).ravel()),
+                *(None, *none),
+                *(frozen(score.ravel()) for score in scores),
+                *[None] * len(scores),
+                *weights,
+            )
+        if kind == "own":
+            # The score of the class of each row is the probability of a positive.
+            score = np.empty_like(rows.scores[0])
+            for members, of_class in zip(rows.members, rows.scores, strict=True):
+                score[members] = of_class[members]
+            label = np.ones(rows.rows, np.uint8)
+        elif len(classes) == 1:
+            (k,) = classes
+            label = rows.labels[k]
+            score = rows.scores[k] if kind == "class" else (rows.best == k).astype(np.float32)
+        else:
+            i, j = classes
+            both = np.concatenate([rows.members[i], rows.members[j]])
+            label = (np.arange(len(both)) < len(rows.members[i])).view(np.uint8)
+            score = (rows.scores[i] if kind == "ovo" else self._difference(rows, i, j))[both]
+            weight = None if weight is None else frozen(weight[both])
+        return frozen(label), weight, *none, frozen(score), None
 
     def _difference(self, rows: ClassRows, i: int, j: int) -> np.ndarray:
         """Subtract the scores of two classes, for AUC-mu."""
@@ -676,41 +651,55 @@ class ClassTotals:
             )
         return difference
 
-    def _add_by_row(self, rows: ClassRows) -> None:
-        """Add each row as a group of its classes."""
-        class_count = len(rows.labels)
-        label = frozen(np.stack(rows.labels, axis=1).ravel())
-        scores = [frozen(np.stack(rows.scores, axis=1).ravel())]
-        plan = self._plan.row_plan
-        if self._plan.argmax:
-            scores.append(
-                frozen((np.arange(class_count) == rows.best[:, None]).astype(np.float32).ravel())
-            )
-        weights = () if rows.weight is None else (frozen(np.repeat(rows.weight, class_count)),)
-        arrays = label, None, None, None, *scores, *[None] * len(scores), *weights
-        columns = Columns(0, len(label), (), arrays, models=len(scores))
-        starts = np.arange(0, len(label) + 1, class_count)
+    @cached_property
+    def _totals(self) -> dict[tuple[Any, ...], Totals]:
+        return {problem: adder.merge() for problem, adder in self._adders.items()}
 
-        def name(group: int) -> str:
-            return f"row={rows.first_row + group}"
-
-        evaluate_chunk(Chunk(columns, starts), plan, self._by_row.get(), name)
-
-    def _value(self, measure: PooledMeasure, *problem: Any) -> PooledValue:
-        return measure.pooled_value(self._states[problem][measure], self._jobs)
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self._totals["class", 0].overall.rows()
 
     @cached_property
-    def _each(self) -> dict[PooledMeasure, list[PooledValue]]:
-        """Values of the classes by measure."""
-        classes = range(len(self.positives))
-        return {m: [self._value(m, "class", k) for k in classes] for m in self._plan.measures}
+    def positives(self) -> np.ndarray:
+        """Rows of each class: int64, shape (classes,)."""
+        return np.array([self._totals["class", k].overall.positives() for k in self._classes])
 
     @cached_property
     def _support(self) -> np.ndarray:
         """The rows of each class, or their weight: float64, shape (classes,)."""
         if self._plan.weighted:
-            return np.array([self._weights.total(k) for k in range(len(self.positives))])
+            return np.array([self._weights.total(k) for k in self._classes])
         return self.positives.astype(np.float64)
+
+    def _value(self, measure: PooledMeasure, states: PooledStates) -> PooledValue:
+        return measure.pooled_value(measure.state_in(states.models[0]), self._jobs)
+
+    def _of_problem(self, measure: PooledMeasure, *problem: Any) -> PooledValue:
+        return self._value(measure, self._totals[problem].overall_states)
+
+    def _kind(self, measure: PooledMeasure) -> str:
+        return "decided" if self._plan.decides(measure) else "class"
+
+    @cached_property
+    def _each(self) -> dict[PooledMeasure, list[PooledValue]]:
+        """Values of the classes by measure."""
+        return {
+            m: [self._of_problem(m, self._kind(m), k) for k in self._classes]
+            for m in self._plan.measures
+        }
+
+    @cached_property
+    def _together(self) -> dict[str, PooledStates]:
+        """States of the rows of all classes together."""
+        self._each  # noqa: B018 -- a merge ends the use of the states of classes
+        merged: dict[str, PooledStates] = {}
+        for (kind, *_), totals in self._totals.items():
+            if kind not in merged:
+                merged[kind] = totals.overall_states
+            elif kind in ("class", "decided"):
+                merged[kind].merge(totals.overall_states)
+        return merged
 
     def of_classes(self, measure: PooledMeasure) -> np.ndarray:
         """Get the value of each class: float64, shape (classes,)."""
@@ -720,17 +709,16 @@ class ClassTotals:
         """Yield the values of all classes at once, then the averages."""
         for measure in self._plan.measures:
             if self._plan.overall(measure):
-                yield self._overall_value(measure)
+                yield self._measure_value(measure, "all", self._overall(measure))
                 continue
             for average in self._plan.averages:
+                computed: PooledValue | Sequence[PooledValue] = self._each[measure]
                 if average == "micro":
-                    yield self._pooled_value(measure, average, self._value(measure, "micro"))
-                elif average in ("macro", "weighted"):
-                    weights = self._support if average == "weighted" else None
-                    rows, computed = np.full_like(self.positives, self.rows), self._each[measure]
-                    yield self._mean(measure, average, computed, weights, rows, self.positives)
-                elif average in OVER_PAIRS and over_pairs(measure):
-                    yield self._mean_over_pairs(measure, average)
+                    computed = self._value(measure, self._together[self._kind(measure)])
+                elif average in OVER_PAIRS:
+                    computed = self._over_pairs(measure, average) if over_pairs(measure) else []
+                if average != "samples" and computed:
+                    yield self._measure_value(measure, average, computed)
         yield from self._means_over_rows()
 
     def _apply_policy(
@@ -748,83 +736,57 @@ class ClassTotals:
             )
         return (computed.value, computed.reason) if policy == "skip" else (policy, None)
 
-    def _pooled_value(
-        self, measure: PooledMeasure, average: str, computed: PooledValue
-    ) -> MeasureValue:
-        """Build the value of all classes together."""
-        value, reason = self._apply_policy(measure, computed)
-        classes = len(self._plan.roles.classes)
-        used, dropped = (0, {reason: classes}) if reason else (classes, {})
-        rows, positives = self.rows, int(self.positives.sum())
-        shares = _share(rows if used else 0, rows), _share(positives if used else 0, positives)
-        return MeasureValue(
-            *(self._name, average, str(measure), value, classes, used, dropped, *shares),
-            aggregate="pooled",
-            details=dict(computed.details),
-            warning="classes",
-            name=measure.alias or "",
-        )
-
-    def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
+    def _overall(self, measure: PooledMeasure) -> PooledValue:
         if isinstance(measure, LogarithmicLoss):
-            return self._pooled_value(measure, "all", self._value(measure, "own"))
+            return self._of_problem(measure, "own")
         state = self.confusion or self._right[float(measure.threshold)]
-        return self._pooled_value(measure, "all", overall_value(measure.name, state.exact()))
+        return overall_value(measure.name, state.exact())
 
-    def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
-        pairs = list(combinations(range(len(self.positives)), 2))
+    def _over_pairs(self, measure: PooledMeasure, average: str) -> list[PooledValue]:
         values = []
-        for i, j in pairs:
+        for i, j in combinations(self._classes, 2):
             if average == "mu":
-                values.append(self._value(measure, "mu", i, j))
+                values.append(self._of_problem(measure, "mu", i, j))
                 continue
-            left, right = (self._value(measure, "ovo", *pair) for pair in ((i, j), (j, i)))
+            left, right = (self._of_problem(measure, "ovo", *pair) for pair in ((i, j), (j, i)))
             values.append(PooledValue((left.value + right.value) / 2, left.reason or right.reason))
-        rows, both = (
-            np.array([of[i] + of[j] for i, j in pairs]) for of in (self.positives, self._support)
-        )
-        weights = both if average == "ovo_weighted" else None
-        return self._mean(measure, average, values, weights, rows, rows)
+        return values
 
-    def _mean(
-        self,
-        measure: PooledMeasure,
-        average: str,
-        computed: Sequence[PooledValue],
-        weights: np.ndarray | None,
-        rows: np.ndarray,
-        positives: np.ndarray,
+    def _measure_value(
+        self, measure: PooledMeasure, average: str, computed: PooledValue | Sequence[PooledValue]
     ) -> MeasureValue:
-        """Average the defined values."""
-        state = MeanState(1)
-        values = np.empty(len(computed))
-        for index, value in enumerate(computed):
-            values[index], reason = self._apply_policy(measure, value)
-            if reason:
-                state.drop(0, reason, 1)
-        if weights is not None:
-            weightless = (weights == 0) & ~np.isnan(values)
-            state.drop(0, "zero_weight", int(np.count_nonzero(weightless)))
-            values[weightless] = np.nan
-        if not add_groups([state], 0, [values], [weights], rows, positives):
-            raise MeasureError(
-                f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
-                "choose another average."
-            )
-        found = state.moments(0, weights is not None)
-        used, used_rows, used_positives = found.coverage
+        """Average the defined values; one is that of all classes together."""
+        rows, positives = np.full_like(self.positives, self.rows), self.positives
+        support, more = self._support, dict[str, Any]()
+        if isinstance(computed, PooledValue):
+            more = {"aggregate": "pooled", "details": dict(computed.details)}
+            computed = [computed] * len(rows)
+        elif average in OVER_PAIRS:
+            pairs = np.array([*combinations(self._classes, 2)]).T
+            rows = positives = positives[pairs].sum(axis=0)
+            support = support[pairs[0]] + support[pairs[1]]
+        applied = [self._apply_policy(measure, value) for value in computed]
+        values = np.array([value for value, _ in applied])
+        dropped = Counter(reason for _, reason in applied if reason)
+        used, weights = ~np.isnan(values), np.ones(len(values))
+        if average in ("weighted", "ovo_weighted"):
+            weights = support
+            dropped["zero_weight"] += int(np.count_nonzero(used & (weights == 0)))
+            used &= weights > 0
+        value = float(values[0]) if more else _mean(measure, average, values[used], weights[used])
         return MeasureValue(
             self._name,
             average,
             str(measure),
-            found.value,
-            len(computed),
-            used,
-            state.dropped(0),
-            _share(used_rows, int(rows.sum())),
-            _share(used_positives, int(positives.sum())),
+            value,
+            len(values),
+            int(np.count_nonzero(used)),
+            {reason: dropped[reason] for reason in sorted(dropped) if dropped[reason]},
+            _share(rows, used),
+            _share(positives, used),
             warning="classes",
             name=measure.alias or "",
+            **more,
         )
 
     def _means_over_rows(self) -> Iterator[MeasureValue]:
@@ -833,13 +795,25 @@ class ClassTotals:
             return
         rows = {
             (row.measure, row.score): row
-            for row in summary_rows(plan.row_plan, self._by_row.merge())
+            for row in summary_rows(plan.row_plan, self._totals["row",])
         }
         for text, measure in plan.by_row.items():
-            decides = plan.argmax and isinstance(measure, GroupDecision)
-            row = rows[str(measure), "decided" if decides else "score"]
+            row = rows[str(measure), "decided" if plan.decides(measure) else "score"]
             yield replace(row, score=self._name, slice="samples", measure=text)
 
 
-def _share(count: int, total: int) -> float:
-    return count / total if total else float("nan")
+def _mean(measure: Measure, average: str, values: np.ndarray, weights: np.ndarray) -> float:
+    """Average values: sums are exact, and their quotient is rounded once."""
+    with np.errstate(over="ignore"):
+        products = values * weights
+    if not np.isfinite(products).all():
+        raise MeasureError(
+            f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
+            "choose another average."
+        )
+    total, weight = (sum(map(Fraction, numbers.tolist())) for numbers in (products, weights))
+    return float(total / weight) if weight else math.nan
+
+
+def _share(counts: np.ndarray, used: np.ndarray) -> float:
+    return float(counts[used].sum() / counts.sum()) if counts.any() else math.nan

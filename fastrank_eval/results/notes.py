@@ -155,6 +155,8 @@ def cluster_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
 def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Name the group whose rows make few groups count, where values suffer."""
     largest = meta.conventions.get(LARGEST)
+    if not isinstance(largest, Mapping):  # averages of classes have no measures of groups
+        return []
     # Where each group counts 1, its rows are not the cause; a cluster has many groups.
     unit = unit_of(meta.conventions)
     few = any(
@@ -163,7 +165,7 @@ def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]
         and (unit == "cluster" or v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
         for v in values
     )
-    if not (few and isinstance(largest, Mapping)):
+    if not few:
         return []
     share = share_text(largest["rows"] / meta.rows)
     share = f"at least {share}" if largest.get("at_least") else share

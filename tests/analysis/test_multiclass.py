@@ -204,6 +204,7 @@ def test_multi_label__averages__are_scikit_learns(form: str, weighted: bool) -> 
     assert result.value("AUC", average="samples") == pytest.approx(peer, **NEAR)
     with pytest.raises(ArgumentError, match="no class is predicted for each row"):
         _ = result.confusion
+    assert result.document()["results"][3]["slice"] == "samples"  # a measure without group weights
 
 
 def test_threshold__decides__several_classes_of_a_row_that_has_one() -> None:
