@@ -187,15 +187,28 @@ _STATUS_CODES = {
 }
 
 
+class _Nightly(SectionedCommand):
+    """The command of a night, with a command of its own for old nights."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], *others: Any, **settings: Any
+    ) -> click.Context:
+        """Return the context of ``prune`` if that is the first word."""
+        if args[:1] == ["prune"]:
+            return prune.make_context(f"{info_name} prune", args[1:], *others, **settings)
+        return super().make_context(info_name, args, *others, **settings)
+
+
 @click.command(
-    cls=SectionedCommand,
+    cls=_Nightly,
     epilog="""\b
 Examples:
   fastrank-eval nightly --init nightly.toml
   fastrank-eval nightly nightly.toml
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
   fastrank-eval nightly nightly.toml --no-labels
-  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19""",
+  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
+  fastrank-eval nightly prune nightly.toml --keep 400d --keep-states 35d""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(
@@ -249,7 +262,7 @@ def nightly(
 
     CONFIG is a TOML file, by default nightly.toml. If the history has a night already, it is
     replaced. Provisional nights are judged again once their labels are complete. Other nights do
-    not change.
+    not change. 'nightly prune' removes old nights: see 'nightly prune --help'.
     """
     options = {
         "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--no-labels": no_labels,
@@ -542,6 +555,45 @@ def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
         written = history.export(folder)
     for path in written if not quiet else ():
         note(f"wrote {path}")
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval nightly prune --keep 400d --keep-states 35d --dry-run
+  fastrank-eval nightly prune nightly.toml --keep 400d --keep-states 35d""",
+)
+@click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
+@option(
+    "Keep", "--keep", metavar="DAYS", help="Days of nights to keep, such as 400d; by default all."
+)
+@option(
+    "Keep",
+    "--keep-states",
+    metavar="DAYS",
+    help="Days of states to keep, which weeks, months and drift read; by default those of all "
+    "nights.",
+)
+@option("Keep", "--dry-run", is_flag=True, help="Say what would be removed, and change nothing.")
+def prune(config: str, keep: str | None, keep_states: str | None, dry_run: bool) -> None:
+    """Remove old nights, states, pages and groups.
+
+    Days end with the latest night. Pages and groups leave with their nights; files that nightly did
+    not write stay.
+    """
+    from fastrank_eval.apps.nightly.config import read_config
+    from fastrank_eval.apps.nightly.prune import parse_days
+    from fastrank_eval.apps.nightly.prune import prune as remove
+
+    days, states = parse_days(keep, "--keep"), parse_days(keep_states, "--keep-states")
+    if days is None and states is None:
+        raise ArgumentError("prune: must have --keep or --keep-states; write --keep 400d.")
+    done = remove(read_config(config), days, states, dry_run=dry_run)
+    for text in done.notes:
+        note(f"note: {text}")
+    what = "would remove" if dry_run else "removed"
+    emit("".join(f"{what} {text}\n" for text in done.removed) or f"{what} nothing\n")
 
 
 #: Seconds that a page waits for a run that writes.

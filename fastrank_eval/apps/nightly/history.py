@@ -298,7 +298,7 @@ APPLICATION_ID = 0x66724568
 #: The version of the tables and of the document of a night. Files of others are refused.
 VERSION = 16
 #: The kind of state that has the week and the month of a night.
-_PERIODS = "periods"
+PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
 _T = TypeVar("_T")
@@ -403,7 +403,7 @@ class History:
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels of the report; none in a report of one label."""
-        rows = self._select("SELECT labels FROM report")
+        rows = self.execute("SELECT labels FROM report")
         with self._reading():
             return from_plain(tuple[str, ...], json.loads(rows[0][0])) if rows else ()
 
@@ -426,8 +426,8 @@ class History:
         HistoryError
             The history keeps nights of another report. This report would replace them.
         """
-        names = self._select("SELECT name FROM report")
-        nights = self._select("SELECT 1 FROM night UNION SELECT 1 FROM not_evaluated LIMIT 1")
+        names = self.execute("SELECT name FROM report")
+        nights = self.execute("SELECT 1 FROM night UNION SELECT 1 FROM not_evaluated LIMIT 1")
         name = names[0][0] if names else None
         if name is not None and name != report and nights:
             raise HistoryError(
@@ -437,7 +437,7 @@ class History:
                 f"= {json.dumps(name, ensure_ascii=False)} there."
             )
         several = tuple(labels) if len(labels) > 1 else ()
-        named = not several and self._select("SELECT 1 FROM night WHERE label <> '' LIMIT 1")
+        named = not several and self.execute("SELECT 1 FROM night WHERE label <> '' LIMIT 1")
         if self.readonly or (name == report and several == self.labels() and not named):
             return
         with self._reading(), self.transaction():
@@ -485,7 +485,7 @@ class History:
         """Remove the weeks and months of later nights: they may have this one."""
         self._database.execute(
             "DELETE FROM state WHERE date > ? AND label = ? AND kind = ?",
-            (date.isoformat(), self.label, _PERIODS),
+            (date.isoformat(), self.label, PERIODS),
         )
 
     def write_failure(self, date: dt.date, reason: str) -> None:
@@ -515,11 +515,11 @@ class History:
 
     def states(self, date: dt.date) -> SavedStates:
         """Return the saved states of a night, without its week and month."""
-        rows = self._select(
+        rows = self.execute(
             "SELECT kind, content FROM state WHERE label = ? AND date = ? AND kind <> ?",
-            self.label, date, _PERIODS,
+            self.label, date, PERIODS,
         )  # fmt: skip
-        ((fingerprint,),) = self._select(
+        ((fingerprint,),) = self.execute(
             "SELECT fingerprint FROM night WHERE label = ? AND date = ?", self.label, date
         )
         return SavedStates(dict(rows), fingerprint)
@@ -535,13 +535,13 @@ class History:
         """
         with self.transaction():
             keys = night.date.isoformat(), night.label
-            stored = self._select("SELECT 1 FROM night WHERE date = ? AND label = ?", *keys)
+            stored = self.execute("SELECT 1 FROM night WHERE date = ? AND label = ?", *keys)
             if stored and self.changes() == changes:
-                self._insert("state", [(*keys, _PERIODS, periods_content(night))])
+                self._insert("state", [(*keys, PERIODS, periods_content(night))])
 
     def with_periods(self, night: Night) -> Night | None:
         """Add the stored week and month to a night; None if there are none."""
-        content = self.state(night.date, _PERIODS)
+        content = self.state(night.date, PERIODS)
         if content is None:
             return None
         with suppress(ValueError, TypeError, LookupError, AttributeError):
@@ -623,7 +623,7 @@ class History:
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
         """Return a saved state of a night; see `periods.KINDS`."""
-        rows = self._select(
+        rows = self.execute(
             "SELECT content FROM state WHERE label = ? AND date = ? AND kind = ?",
             self.label, date, kind,
         )  # fmt: skip
@@ -631,7 +631,7 @@ class History:
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""
-        ((date,),) = self._select(
+        ((date,),) = self.execute(
             "SELECT max(date) FROM night WHERE fingerprint = ? AND fingerprint <> '' "
             "AND label = ? AND date < ?",
             fingerprint, self.label, before,
@@ -647,7 +647,7 @@ class History:
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """Return the total bytes of saved states without reading them."""
-        ((size,),) = self._select(
+        ((size,),) = self.execute(
             "SELECT coalesce(sum(length(content)), 0) FROM state WHERE label = ? "
             "AND date BETWEEN ? AND ?",
             self.label, first or _FIRST, last or _LAST,
@@ -656,7 +656,7 @@ class History:
 
     def changes(self) -> int:
         """Return a number that other writers of the file change."""
-        ((number,),) = self._select("PRAGMA data_version")
+        ((number,),) = self.execute("PRAGMA data_version")
         return int(number)
 
     def copy(self, path: str | os.PathLike[str]) -> None:
@@ -692,7 +692,7 @@ class History:
         condition: str = "TRUE",
         table: str = "night",
     ) -> list[tuple[Any, ...]]:
-        return self._select(
+        return self.execute(
             f"SELECT {names} FROM {table} WHERE ({condition}) "  # noqa: S608 - names of our own
             "AND label = ? AND date BETWEEN ? AND ? ORDER BY date",
             self.label, first or _FIRST, last or _LAST,
@@ -719,7 +719,7 @@ class History:
         *parameters: str,
     ) -> dict[str, list[Any]]:
         """Return the records of a table by date, in their order."""
-        rows = self._select(
+        rows = self.execute(
             f"SELECT * FROM {table} WHERE label = ? AND date BETWEEN ? AND ? "  # noqa: S608
             f"{condition} ORDER BY date, place",
             self.label, first or _FIRST, last or _LAST, *parameters,
@@ -785,8 +785,8 @@ class History:
                 f"{self.path}: is damaged: {type(error).__name__}: {error}. {_RESTORE}"
             ) from error
 
-    def _select(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; dates as SQLite stores them."""
+    def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run a statement, with dates as SQLite stores them; return rows."""
         texts = [each.isoformat() if isinstance(each, dt.date) else each for each in parameters]
         with self._reading():
             return self._database.execute(statement, texts).fetchall()

@@ -216,7 +216,7 @@ def _write_latest(
         if latest != drawn:
             if night is None or night.date != dates[-1]:
                 (night,) = history.read(dates[-1], dates[-1])
-                night = history.with_periods(night) or with_periods(night, history)
+                night = _with_periods(night, history)
             content, drawn = _draw_page(config, folder, history, night, latest[1]), latest
         # Another run may have stored a later night: do not replace its page.
         with history.transaction():
@@ -235,8 +235,13 @@ def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
     """Write the pages of nights as the history has them; see `write_pages`."""
     for night in nights if config.folder is not None else ():
         with History(config.history, readonly=True).of(config.label) as history:
-            shown = with_periods(night, history)
+            shown = _with_periods(night, history)
         write_pages(config, shown)
+
+
+def _with_periods(night: Night, history: History) -> Night:
+    """Add week, month and compositions, stored or merged."""
+    return history.with_periods(night) or with_periods(night, history)
 
 
 def _draw_page(

@@ -409,7 +409,7 @@ def check_groups_file(config: NightlyConfig, date: dt.date) -> None:
     path = groups_file(config.folder, date)
     remedy = "read the groups of failed gates, so name another folder, or write groups = 0"
     config.check_outside(path, "[output] folder", str(config.folder), remedy)
-    _check_replaceable(path)
+    check_groups(path)
 
 
 def write_groups(config: NightlyConfig, night: Night) -> Path | None:
@@ -437,7 +437,7 @@ def write_groups(config: NightlyConfig, night: Night) -> Path | None:
     if config.folder is None or not config.groups:
         return None
     path = groups_file(config.folder, night.date)
-    _check_replaceable(path)
+    check_groups(path)
     tables = list(_tables(config, night)) if night.quality.rows else []
     tables = [table for table in tables if table.num_rows]
     if not tables:
@@ -545,7 +545,7 @@ def _bad_sign(measure: Measure, changes: np.ndarray) -> float:
     return 1.0 if math.fsum(changes.tolist()) > 0 else -1.0
 
 
-def _check_replaceable(path: Path) -> None:
+def check_groups(path: Path) -> None:
     """Refuse to replace a file that this module did not write."""
     if not path.exists():
         return
