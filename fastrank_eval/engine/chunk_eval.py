@@ -274,10 +274,9 @@ class ThreadTotals:
     def merge(self) -> Totals:
         """Sum the totals of all threads, which add no more."""
         first, *others = self._totals or [Totals(self.plan)]
-        first.settle()
         for totals in others:
-            totals.settle()
             first.merge(totals)
+        first.settle()
         self._totals, self._own = [first], threading.local()
         return first
 

@@ -477,7 +477,7 @@ class Stream:
 
         def copy_rows(lo: int, hi: int) -> Columns | None:
             """Copy rows: a view of a few would keep the whole batch in memory."""
-            return rows.slice(lo, hi).copy() if lo < hi else None
+            return rows.copy(lo, hi) if lo < hi else None
 
         columns = evaluator.for_plans(rows)
         batch_scan = evaluator.scan(rows.keys, columns, whole or self._alone)
@@ -524,12 +524,12 @@ class Stream:
     def _cut_groups(self, fewest: int = _CUT_PARTS) -> None:
         """Evaluate whole cut groups, if they have enough parts or rows."""
         evaluator, parts = self._evaluator, self._parts
-        edges = np.append(0, np.cumsum([part.rows for part in parts], dtype=np.int64))
-        if len(parts) < fewest and edges[-1] < evaluator.batch_rows:
+        if len(parts) < fewest and sum(part.rows for part in parts) < evaluator.batch_rows:
             return
         self._parts = []
         if self._undefined:
             return
+        edges = np.append(0, np.cumsum([part.rows for part in parts], dtype=np.int64))
         rows, clusters = concatenate(parts), None
         firsts = np.append(0, group_starts(rows.keys))
         every_key = keys_at(rows.keys, firsts)

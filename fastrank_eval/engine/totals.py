@@ -673,6 +673,9 @@ class Totals:
         self.left_out.update(other.left_out)
         self.soft += other.soft
         self.largest = larger(self.largest, other.largest)
+        for key, tally in other._tallies.items():
+            if self._tallies.setdefault(key, tally) is not tally:
+                self._tallies[key].merge(tally)
         for sums, more in zip(self.sums, other.sums, strict=True):
             sums.merge(more)
         if other.pooled_states is not self.pooled_states:

@@ -510,7 +510,7 @@ def scan_batch(
             labels = labels or one.labels
         found.append((labels or one.labels, ranked_rows))
     starts = first.starts
-    of_groups = starts[:-1] if whole else np.append(0, starts), first.directions
+    of_groups = starts[:-1] if whole else np.concatenate([[0], starts]), first.directions
     if not outer:
         return BatchScan(starts, passed, found, of_groups, of_groups)
     every = of_groups[0][1:]

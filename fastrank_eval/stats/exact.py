@@ -353,6 +353,11 @@ class SliceCounts:
         """Allocate rows for at least this many slices."""
         self.tables = _with_rows(self.tables, slices)
 
+    def ensure_width(self, width: int) -> None:
+        """Allocate at least this many counts of a slice."""
+        if width > self.tables.shape[2]:
+            self.tables = self.widened(width).tables
+
     def add(self, column: int | slice, numbers: np.ndarray | int, table: int = 0) -> None:
         """Add numbers to columns of the first slices."""
         numbers = np.array(numbers, np.int64, ndmin=1)
@@ -361,9 +366,10 @@ class SliceCounts:
 
     def merge(self, other: SliceCounts) -> None:
         """Add other counts slice by slice."""
-        slices = other.tables.shape[1]
+        _, slices, width = other.tables.shape
         self.ensure_slices(slices)
-        self.tables[:, :slices] += other.tables
+        self.ensure_width(width)
+        self.tables[:, :slices, :width] += other.tables
 
     def take(self, slices: np.ndarray) -> SliceCounts:
         """Select the counts of some slices, in this order; zeros for -1."""

@@ -8,7 +8,6 @@ states take the sums over. They are integers, so any other order of additions gi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from fastrank_eval.stats.exact import (
     UNIT,
     ExactSums,
     SliceCounts,
+    States,
     _add_term,
     _add_terms,
     _digit_range,
@@ -215,7 +215,7 @@ class RankedGroups(NamedTuple):
         return all_ranked, Measured(values, reasons, weights)
 
 
-class Tally:
+class Tally(States):
     """Exact sums and counts of one thread, by slice.
 
     Parameters
@@ -228,14 +228,17 @@ class Tally:
     def __init__(self, units: Units, lines: Sequence[np.ndarray]) -> None:
         self._lines = lines
         # Many slices have digits, and counts of reasons, only for what occurs.
-        self._sums, reasons = ExactSums([()] * units.terms), 1
+        sums, reasons = ExactSums([()] * units.terms), 1
         if lines is units.all:
-            self._sums.ensure_digits(_LOWEST, _LOWEST + _WIDTH - 1)
+            sums.ensure_digits(_LOWEST, _LOWEST + _WIDTH - 1)
             reasons = _FEW_REASONS
-        self._sizes = SliceCounts.zeros(_SIZES)
-        self._counts = SliceCounts.zeros(3, units.means)
-        self._pair_counts = SliceCounts.zeros(5, units.pairs)
-        self._dropped = SliceCounts.zeros(reasons, units.means)
+        self.parts = {
+            "sums": sums,
+            "sizes": SliceCounts.zeros(_SIZES),
+            "counts": SliceCounts.zeros(3, units.means),
+            "pairs": SliceCounts.zeros(5, units.pairs),
+            "dropped": SliceCounts.zeros(reasons, units.means),
+        }
         self._by_slice = np.empty((8, 2), np.int64)
         self._exponents, self._limits = np.empty((6, 2), np.int64), np.empty(6, np.int64)
         self._room = np.empty((2, BLOCK))
@@ -269,14 +272,14 @@ class Tally:
         if base is not None or len(slices):
             order = scratch_table("tally: order", 3, number, np.int64)
         numbers = scratch("tally: numbers", 7 * number, np.float64).reshape(7, number)
-        bits = numbers.view(np.int64)
+        bits, parts, sums = numbers.view(np.int64), self.parts, self.parts["sums"]
         while start != _DONE:
             start = _add_groups(
                 lines, _ALL_FACTORS, *measured, *(base or measured), rows, positives, starts,
                 starts if ranked is None else ranked, slices, order, numbers, bits,
-                self._room, self._by_slice, self._counts.tables,
-                self._pair_counts.tables, self._dropped.tables, self._sums.lowest,
-                self._sums.digits, self._exponents, self._limits, start,
+                self._room, self._by_slice, parts["counts"].tables, parts["pairs"].tables,
+                parts["dropped"].tables, sums.lowest, sums.digits, self._exponents, self._limits,
+                start,
             )  # fmt: skip
             if start == _TOO_LARGE:
                 return int(self._limits[0])
@@ -285,11 +288,10 @@ class Tally:
                 start = 0
             elif start != _DONE:
                 lowest, highest, *_, reason = self._limits.tolist()
-                self._sums.ensure_digits(lowest, highest)
-                if reason >= self._dropped.tables.shape[2]:
-                    self._dropped = self._dropped.widened(reason + 1)
+                sums.ensure_digits(lowest, highest)
+                parts["dropped"].ensure_width(reason + 1)
         # New digits carry, so additions are counted after them.
-        self._sums.count_additions(count)
+        sums.count_additions(count)
         return None
 
     def count(
@@ -312,26 +314,20 @@ class Tally:
             As in `add`.
         """
         arrays = starts, positives, starts if listed is None else listed, slices
-        most: int = _count_groups(*arrays, self._sizes.tables[0])
+        most: int = _count_groups(*arrays, self.parts["sizes"].tables[0])
         if most < 0:
             self._ensure_slices(-most)
-            most = _count_groups(*arrays, self._sizes.tables[0])
+            most = _count_groups(*arrays, self.parts["sizes"].tables[0])
         return most
 
     def _ensure_slices(self, slices: int) -> None:
-        for states in self._parts().values():
-            states.ensure_slices(slices)
-        self._by_slice = np.empty((8, self._sizes.tables.shape[1] + 1), np.int64)
-
-    def _parts(self) -> dict[str, ExactSums | SliceCounts]:
-        parts = vars(self).items()
-        return {name: part for name, part in parts if isinstance(part, ExactSums | SliceCounts)}
+        for part in self.parts.values():
+            part.ensure_slices(slices)
+        self._by_slice = np.empty((8, self.parts["sizes"].tables.shape[1] + 1), np.int64)
 
     def of_all(self) -> Tally:
         """Sum the slices: the tally of all rows, if each row is in one slice."""
-        tally = copy(self)
-        vars(tally).update((name, part.over_slices()) for name, part in self._parts().items())
-        return tally
+        return self.with_parts({name: part.over_slices() for name, part in self.parts.items()})
 
     def add_to(
         self,
@@ -356,7 +352,7 @@ class Tally:
         reasons : sequence of str
             By number; none if groups that are left out are not counted.
         """
-        table = self._sizes.tables[0]
+        table = self.parts["sizes"].tables[0]
         counts.add(slice(3), table[:, :3])
         if sizes is not None:
             digits = np.zeros((2, len(table), _SIZE_DIGITS), np.int64)
@@ -368,11 +364,11 @@ class Tally:
             state: MeanState | PairedState = pairs_of[model] if pairs else means[model]
             if terms:
                 kind = PAIRED if pairs else int(weight >= 0)
-                of_unit = self._sums.of_terms(KINDS[kind], slice(first, first + terms))
+                of_unit = self.parts["sums"].of_terms(KINDS[kind], slice(first, first + terms))
                 state.merge_part((m, kind), of_unit)
-            state.add_counts(m, (self._pair_counts if pairs else self._counts).tables[place])
+            state.add_counts(m, self.parts["pairs" if pairs else "counts"].tables[place])
             if isinstance(state, MeanState) and reasons:
-                dropped = self._dropped.tables[place]
+                dropped = self.parts["dropped"].tables[place]
                 for reason in dropped.any(axis=0).nonzero()[0].tolist():
                     state.drop(m, reasons[reason], dropped[:, reason])
 

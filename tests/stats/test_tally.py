@@ -241,3 +241,13 @@ def test_additions__are_carried_before_digits_overflow(monkeypatch: pytest.Monke
     monkeypatch.setattr(fastrank_eval.stats.exact, "_ADDITIONS", 1)
     found = tallied(list(draw_chunks(5, "any", 40, 9, 0.2)), True, UNITS)
     assert dict(States(found).content(9)) == whole
+
+
+def test_merged_tallies__are_the_tally_of_all_chunks() -> None:
+    chunks = list(draw_chunks(6, "any", 40, 9, 0.2))
+    # The first has one slice and no groups that are left out.
+    first = tallied(list(draw_chunks(6, "any", 1, 1, 0.0))[:1], True, UNITS)
+    both = tallied([*chunks, *list(draw_chunks(6, "any", 1, 1, 0.0))[:1]], True, UNITS)
+    for chunk in chunks:
+        first.merge(tallied([chunk], True, UNITS))
+    assert dict(States(first).content(9)) == dict(States(both).content(9))
