@@ -90,6 +90,8 @@ HISTORY = {
     "tie_rate": "rows that share their score with another row of their group over all rows, of the "
     "baseline",
     "tie_rates": "object: the tie rate of each model",
+    "slices": "object: rows of each slice, by slicing; without slicings by time, label, quantile, "
+    "and of more than 1,000 slices",
     "nulls": "object: nulls by column",
     "volume_drift": "rows: distance from the median of the last 14 nights with rows (of 28 days), "
     "in scaled median absolute deviations",

@@ -126,6 +126,9 @@ def _options_of(table: str) -> dict[str, Key]:
 
 _text = _reader("a non-empty string", _content)
 _share = _reader("a number from 0 to 1", number(least=0, most=1), float)
+_factor = _reader(
+    "0 or a number of at least 1", number(least=0), lambda value: value and number(least=1)(value)
+)
 _positive = _reader("a number above 0", number(above=0), float)
 _date = _reader(
     "a date, such as 2026-11-19",
@@ -173,6 +176,10 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_null_share": Key(_share),
         "max_volume_drift": Key(_positive),
         "max_ctr_drift": Key(_positive),
+        "max_volume_factor": Key(_factor, 2.0),
+        "max_ctr_factor": Key(_factor, 2.0),
+        "max_tie_rise": Key(_share, 0.02),
+        "note_missing": Key(_share, 0.01),
         "ties": Key(_reader("true or false", one_of(True, False)), True),
     },
     "drift": {

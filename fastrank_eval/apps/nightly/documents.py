@@ -50,7 +50,7 @@ _CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjuste
 _PARTS = ("by", "difference", "within", "composition", "remainder")
 _MOST_CHANGES, _MOST_DRIFT = 20, 500
 #: Kinds of findings that do not depend on labels.
-_OF_ROWS = ("scores", "drift")
+_OF_ROWS = ("scores", "drift", "missing")
 
 _Row = dict[str, Any]
 

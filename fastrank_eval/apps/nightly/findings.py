@@ -173,7 +173,7 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             key=lambda f: (
                 not f.condition,
                 bool(f.by),
-                f.kind != "undefined",
+                f.kind not in ("undefined", "missing"),
                 f.kind == "change" and f.verdict == "better",
                 f.kind in ("scores", "drift"),
                 f.compared in EARLIER,

@@ -112,6 +112,9 @@ class NightQuality:
         Share of the rows whose score of the baseline is tied within their group.
     tie_rates : mapping of str to float
         Tie rate of each model.
+    slices : mapping of str to mapping of str to int
+        Rows of each slice by slicing, without slicings by label, time or quantile and those of more
+        than 1,000 slices.
     nulls : mapping of str to int
         Nulls of each column read.
     volume_drift, ctr_drift : float
@@ -133,6 +136,7 @@ class NightQuality:
     ctr_drift: float = math.nan
     flags: tuple[str, ...] = ()
     tie_rates: Mapping[str, float] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 #: The convention `labels` of a night without labels.
@@ -284,7 +288,7 @@ class Finding:
         there are too few distinct scores. ``"drift"``: scores or a column are far from those of the
         nights before. ``"undefined"``: measures have no value, or the labels are of one class.
         ``"change"``: a number without a gate is not as usual. ``"alarm"``: differences from the
-        baseline have changed.
+        baseline have changed. ``"missing"``: slices have no rows.
     condition : str
         The text of the gate; empty if the finding is not of a gate and does not fail the night.
     score, by, slice, measure : str
@@ -566,6 +570,6 @@ class SavedStates:
 
 
 #: Limits of the rows that depend on the label.
-LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift")
+LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift", "max_ctr_factor")
 #: A table of the configuration, whose keys are attributes; see `config_checks.settings`.
 Settings = SimpleNamespace

@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -21,7 +22,7 @@ from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.arguments import integer
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.threads import JobMap, map_jobs
-from fastrank_eval.apps.nightly.compare_nights import drift
+from fastrank_eval.apps.nightly.compare_nights import DAYS, NIGHTS, drift
 from fastrank_eval.apps.nightly.night import (
     LABEL_LIMITS,
     CurveLine,
@@ -31,7 +32,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
     Settings,
 )
-from fastrank_eval.apps.nightly.text import confidence_of, count, no_labels_text
+from fastrank_eval.apps.nightly.text import confidence_of, count, named, no_labels_text
 from fastrank_eval.engine.conventions import with_clustered_errors, with_names
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.worst_slices import calibration_tables
@@ -44,7 +45,8 @@ from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 from fastrank_eval.results import curve_points
 from fastrank_eval.results.curve_points import Thresholds
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import amount, legend_text, p_text
+from fastrank_eval.results.report import amount, legend_text, p_text, percent_text
+from fastrank_eval.slicing.spec import Period, Quantile
 from fastrank_eval.stats.score_runs import ScoreTable
 
 #: Distinct scores that can be counted.
@@ -209,14 +211,16 @@ def quality_of(evaluation: Evaluation) -> NightQuality:
             for index, score in enumerate(plan.roles.scores)
             if TIED in plan.measures and rows
         },
+        slices=_slices(evaluation),
     )
 
 
 def judge_rows(
     night: Night,
-    volumes: Sequence[tuple[int, float]],
+    before: Sequence[Night],
     limits: Settings,
     repeated: dt.date | None = None,
+    dead: Collection[str] = (),
 ) -> NightQuality:
     """Add drift and flags to the quality of a night.
 
@@ -224,25 +228,30 @@ def judge_rows(
     ----------
     night : Night
         A provisional night is judged without its labels.
-    volumes : sequence of (int, float)
-        Rows and CTR of the earlier nights with rows.
+    before : sequence of Night
+        The latest first: the nights of `DAYS` days, then older ones of the same weekday.
     limits : Settings
     repeated : datetime.date, optional
         An earlier night with the same rows.
+    dead : collection of str
+        Models that fail for too few distinct scores: their ties say nothing of the rows.
     """
-    quality, label = night.quality, None
-    ctrs = [ctr for _, ctr in volumes]
+    quality, label, first = night.quality, None, night.date - dt.timedelta(DAYS)
+    recent = [each for each in before if each.date >= first and each.quality.rows][:NIGHTS]
     if night.provisional:
-        limits = Settings(**vars(limits) | dict.fromkeys(LABEL_LIMITS))
-        label, ctrs = night.label_column, []
+        limits, label = Settings(**vars(limits) | dict.fromkeys(LABEL_LIMITS)), night.label_column
     judged = replace(
         quality,
-        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
-        ctr_drift=drift(quality.ctr, ctrs),
+        volume_drift=drift(float(quality.rows), [*map(_rows, recent)]),
+        ctr_drift=math.nan if night.provisional else drift(quality.ctr, [*map(_ctr, recent)]),
     )
+    usual = _usual(night, before)
     flags = [
         "" if quality.rows or night.provisional else no_labels_text(night),
         "" if repeated is None else f"the rows are those of {repeated}",
+        _doubled_flag(night, usual, limits.max_tie_rise, dead),
+        _factor_flag("rows", night, usual, _rows, limits.max_volume_factor),
+        _factor_flag("CTR", night, usual, _ctr, limits.max_ctr_factor),
         _below_limit("rows", judged.rows, limits.min_rows),
         _below_limit("groups", judged.groups, limits.min_groups),
         _below_limit("coverage", judged.coverage, limits.min_coverage),
@@ -263,6 +272,132 @@ def judge_rows(
         _drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift),
     ]  # fmt: skip
     return replace(judged, flags=tuple(filter(None, flags)))
+
+
+#: The fewest usual nights for a limit that needs no table of the configuration, and the fewest of
+#: the same weekday that are compared with instead of the last `NIGHTS`.
+_MIN_USUAL, _WEEKDAYS = 7, 4
+#: Conventions that choose rows, groups and scores.
+_OF_ROWS = ("where", "columns", "score", "score_type")
+#: A slice that would have this many groups by its share is not missing by chance.
+_MIN_MISSING = 10
+#: The most slices of a slicing whose rows a night keeps; a slicing of more is left out.
+_MAX_COUNTED = 1000
+
+
+def _rows(night: Night) -> float:
+    return float(night.quality.rows)
+
+
+def _ctr(night: Night) -> float:
+    return math.nan if night.provisional else night.quality.ctr
+
+
+def _usual(night: Night, before: Sequence[Night]) -> list[Night]:
+    """Select the nights whose rows passed the checks and had the same conventions.
+
+    Empty if they are too few for a limit.
+    """
+    own = [night.conventions.get(name) for name in _OF_ROWS]
+    usual = [
+        each
+        for each in before
+        if each.quality.rows
+        and each.status != "data_quality"
+        and [each.conventions.get(name) for name in _OF_ROWS] == own
+    ]
+    return usual if len(usual) >= _MIN_USUAL else []
+
+
+def _factor_flag(
+    name: str,
+    night: Night,
+    usual: Sequence[Night],
+    number: Callable[[Night], float],
+    limit: float | None,
+) -> str:
+    """Compare a number with its median on nights of the same weekday, or on the last ones."""
+    known = [each for each in usual if not math.isnan(number(each))]
+    same = [each for each in known if each.date.weekday() == night.date.weekday()]
+    same, what = same[:_WEEKDAYS], f"{night.date:%A}s"
+    if len(same) < _WEEKDAYS:
+        same, what = known[:NIGHTS], "nights"
+    value = number(night)
+    if not (limit and night.quality.rows) or len(known) < _MIN_USUAL or math.isnan(value):
+        return ""
+    middle = median(map(number, same))
+    if not middle or (middle <= limit * value and value <= limit * middle):
+        return ""
+    less = value < middle
+    times = f"{percent_text(value / middle, 3)} of" if less else f"{value / middle:.3g} times"
+    usually = f"the median {middle:,.6g} of the last {len(same)} {what}"
+    return f"{name} {value:,.6g}, {times} {usually}"
+
+
+def _doubled_flag(night: Night, usual: Sequence[Night], limit: float, dead: Collection[str]) -> str:
+    """Say that rows look doubled if the ties of every model rose.
+
+    A row and its copy have the same scores in the same group. A model of coarser scores has more
+    ties alone.
+    """
+    found: dict[str, tuple[float, float, int]] = {}
+    for model, rate in night.quality.tie_rates.items():
+        rates = [each.quality.tie_rates.get(model) for each in usual[:NIGHTS]]
+        past = [each for each in rates if each is not None]
+        if model not in dead and len(past) >= _MIN_USUAL:
+            found[model] = rate, max(past), len(past)
+    if not limit or not found or any(rate - most <= limit for rate, most, _ in found.values()):
+        return ""
+    rate, most, nights = min(found.values())
+    rows = night.quality.rows
+    return (
+        f"rows look doubled: {round(rate * rows):,} of {rows:,} share their score with another row "
+        f"of their group ({named([*found])}); on the last {nights} nights at most "
+        f"{percent_text(most, 3)}"
+    )
+
+
+def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[Finding]:
+    """Find slices without rows that had more than a share on each of the last 7 nights.
+
+    Parameters
+    ----------
+    night : Night
+    before : sequence of Night
+        As in `judge_rows`.
+    limit : float
+        A share of the rows; 0 finds nothing.
+    """
+    usual, groups = _usual(night, before)[:_MIN_USUAL], night.quality.groups
+    missing: list[tuple[float, str]] = []
+    for by, rows in night.quality.slices.items() if usual and limit else ():
+        earlier = [(each.quality.slices.get(by, {}), each.quality.rows) for each in usual]
+        for label in earlier[0][0].keys() - rows.keys():
+            share = min(counts.get(label, 0) / total for counts, total in earlier)
+            if share > limit and share * groups >= _MIN_MISSING:
+                missing.append((-share, label))
+    names = [f"{label} ({percent_text(-share, 3)})" for share, label in sorted(missing)]
+    text = f"No rows in {named(names)}; the share is the least of the last {_MIN_USUAL} nights"
+    return [Finding("missing", slice=ALL, detail=text)] if names else []
+
+
+def _slices(evaluation: Evaluation) -> dict[str, dict[str, int]]:
+    """Count the rows of each slice, without slices by label, time or quantile."""
+    plan, counts = evaluation.plan, {}
+    for slicing, sums in zip(plan.slice_encoders, evaluation.totals.slices, strict=True):
+        slices = slicing.slices()
+        changes = any(
+            isinstance(part.binning, Quantile | Period)
+            or part.column == ("positives" if part.activity else plan.roles.label)
+            for part in slicing.spec.columns
+        )
+        if len(slices.labels) <= _MAX_COUNTED and not changes:
+            rows = {
+                label: sums.rows(code)
+                for code, label in zip(slices.codes.tolist(), slices.labels, strict=True)
+            }
+            counts[str(slicing.spec)] = {label: number for label, number in rows.items() if number}
+    return counts
 
 
 def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:

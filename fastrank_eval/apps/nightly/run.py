@@ -38,7 +38,6 @@ from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
-    NIGHTS,
     EarlierNight,
     check_order,
     comparison_rows,
@@ -95,6 +94,7 @@ from fastrank_eval.apps.nightly.quality import (
     few_scores,
     has_curves,
     judge_rows,
+    missing_slices,
     quality_of,
     scores_to_count,
     with_display_names,
@@ -106,6 +106,7 @@ from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.io.computed import ComputedColumn, with_columns
 from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.notes import cluster_notes, largest_group_notes, rows_left_out_notes
 from fastrank_eval.slicing.spec import SliceSpec, requested_slicing
 
@@ -656,13 +657,13 @@ def _differences(night: Night, run: RowsRead, config: NightlyConfig, history: Hi
 
 
 def _quality(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:
-    volumes = [
-        (each.quality.rows, math.nan if each.provisional else each.quality.ctr)
-        for each in run.before
-        if each.quality.rows
-    ][:NIGHTS]
+    first, last = (night.date - dt.timedelta(days) for days in (2 * DAYS, DAYS + 1))
+    older = history.heads(first, last, f"strftime('%w', date) = '{night.date:%w}'")
+    before, limits = [*run.before, *older[::-1]], config.quality
     repeated = history.repeated(run.states.fingerprint, night.date)
-    return replace(night, quality=judge_rows(night, volumes, config.quality, repeated))
+    dead = {one.score for one in run.few_scores if one.condition and one.slice == ALL}
+    judged = replace(night, quality=judge_rows(night, before, limits, repeated, dead))
+    return judged.add(findings=missing_slices(night, before, limits.note_missing))
 
 
 def _gates(night: Night, run: RowsRead, config: NightlyConfig, history: History) -> Night:

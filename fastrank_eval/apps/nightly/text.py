@@ -309,8 +309,8 @@ STATUSES = {
     ),
     "changed": Status(
         "Changed",
-        "No gate failed, but a number that has no gate is not as usual or has no value, or scores "
-        "are few.",
+        "No gate failed, but a number that has no gate is not as usual or has no value, scores are "
+        "few, or a slice has no rows.",
         "warn",
         "mid",
         "c",
@@ -562,7 +562,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
-    elif finding.kind in ("alarm", "drift", "undefined"):
+    elif finding.kind in ("alarm", "drift", "missing", "undefined"):
         main = finding.detail
     elif finding.detail:
         reason = finding.detail.removeprefix("cannot be judged: ")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +17,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.documents import strength
-from fastrank_eval.apps.nightly.night import NightQuality
+from fastrank_eval.apps.nightly.night import Night, NightQuality
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -23,6 +25,7 @@ from fastrank_eval.apps.nightly.quality import (
     UNSCORED,
     curves_of,
     judge_rows,
+    missing_slices,
     quality_of,
 )
 from fastrank_eval.engine.run import Evaluation, run
@@ -31,6 +34,7 @@ from tests.support.nights import a_night, a_value
 from tests.support.transcripts import answers
 
 COUNTS = [SINGLE_CLASS, TIED]
+NIGHT = a_night().date
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
 
 
@@ -180,6 +184,10 @@ def test_quality__counts_rows_as_a_loop_does(order: str) -> None:
     assert found.coverage == 1 - alike / found.groups
     slots = log["slot"].null_count
     assert found.nulls == {"user": 0, "click": 0, "old": 0, "new": 0, "slot": slots}
+    slices = Counter(f"slot={'null' if slot is None else slot}" for slot in log["slot"].to_pylist())
+    large = sum(len(rows) for rows in users.values() if len(rows) >= 3)
+    assert found.slices["slot"] == slices
+    assert found.slices["@rows:1,3"] == {"@rows=1-2": found.rows - large, "@rows>=3": large}
 
 
 def test_quality__groups_without_positives_left_out__are_still_of_one_class() -> None:
@@ -237,7 +245,7 @@ def test_limits__each__tells_what_is_wrong() -> None:
         max_volume_drift=3.0,
         max_ctr_drift=3.0,
     )
-    steady = [(1000 + at, 0.01 + at / 1e4) for at in range(6)]
+    steady = nights_before(6, rows=[1000, 1001, 1002, 1003, 1004, 1005], ctr=0.01)
     found = judge_rows(night, steady, limits)
     assert [flag.split(" ")[0] for flag in found.flags] == [
         "rows", "groups", "coverage", "share", "tie", "share", "rows", "CTR",
@@ -246,6 +254,102 @@ def test_limits__each__tells_what_is_wrong() -> None:
     assert found.volume_drift < -3 < 3 < found.ctr_drift
     assert judge_rows(night, steady, settings("quality")).flags == ()
     assert math.isnan(judge_rows(night, steady[:4], limits).volume_drift)
+
+
+def nights_before(
+    nights: int, rows: Sequence[int] = (1000,), date: dt.date = NIGHT, **changes: Any
+) -> list[Night]:
+    """Nights of one CTR and few ties before a date, the latest first."""
+    usual: dict[str, Any] = {"ctr": 0.05, "tie_rates": {"old": 0.01, "new": 0.03}}
+    usual |= {"slices": {"slot": {"slot=top": 900, "slot=side": 90, "slot=foot": 9}}, **changes}
+    return [
+        replace(
+            a_night(), status="fine", date=date - dt.timedelta(1 + ago),
+            quality=NightQuality(
+                rows[ago % len(rows)], 200, 50, coverage=0.4, single_class_share=0.6, tie_rate=0.01,
+                **usual,
+            ),
+        )
+        for ago in range(nights)
+    ]  # fmt: skip
+
+
+#: Changes of a usual night, and what is found without a limit in the configuration.
+UNUSUAL = {
+    "as usual": ({}, ()),
+    "half the rows": ({"rows": 500}, ()),
+    "fewer": ({"rows": 20}, ("rows 20, 2% of the median 1,000 of the last 14 nights",)),
+    "more": ({"rows": 2010}, ("rows 2,010, 2.01 times the median 1,000 of the last 14 nights",)),
+    "few clicks": (
+        {"ctr": 0.02}, ("CTR 0.02, 40% of the median 0.05 of the last 14 nights",),
+    ),
+    "doubled in part": (
+        {"tie_rates": {"old": 0.08, "new": 0.101}},
+        ("rows look doubled: 80 of 1,000 share their score with another row of their group "
+         "(old, new); on the last 14 nights at most 1%",),
+    ),
+    "coarser scores": ({"tie_rates": {"old": 0.8, "new": 0.03}}, ()),
+    "a new model": (
+        {"tie_rates": {"old": 0.8, "newest": 0.0}},
+        ("rows look doubled: 800 of 1,000 share their score with another row of their group "
+         "(old); on the last 14 nights at most 1%",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_limits__without_a_table__compare_with_the_nights_before(name: str) -> None:
+    changes, flags = UNUSUAL[name]
+    night = nights_before(1)[0]
+    before, limits = nights_before(14, date=night.date), settings("quality")
+    night = replace(night, quality=replace(night.quality, **changes))
+    assert judge_rows(night, before, limits).flags == flags
+    off = settings("quality", max_volume_factor=0, max_ctr_factor=0, max_tie_rise=0)
+    assert judge_rows(night, before, off).flags == ()
+    bad = [replace(each, status="data_quality") for each in before[6:]]
+    other = [replace(each, conventions={"where": "x > 0"}) for each in before[6:]]
+    for few in (before[:6], before[:6] + bad, before[:6] + other):
+        assert judge_rows(night, few, limits).flags == ()
+    assert judge_rows(replace(night, provisional=True), before, limits).flags == tuple(
+        flag for flag in flags if not flag.startswith("CTR")
+    )
+    dead = judge_rows(night, before, limits, dead=night.quality.tie_rates).flags
+    assert dead == tuple(flag for flag in flags if "doubled" not in flag)
+
+
+def test_limits__without_a_table__know_the_weekday() -> None:
+    night = nights_before(1)[0]
+    # A seventh of the rows on each weekday of the night.
+    before = nights_before(28, [1000] * 6 + [140], night.date)
+    sunday = replace(night, quality=replace(night.quality, rows=150))
+    limits = settings("quality")
+    assert judge_rows(sunday, before, limits).flags == ()
+    assert judge_rows(night, before, limits).flags == (
+        f"rows 1,000, 7.14 times the median 140 of the last 4 {night.date:%A}s",
+    )
+    assert judge_rows(night, before[:27], limits).flags == ()
+
+
+def test_missing_slices__are_those_that_every_night_had() -> None:
+    night, before = nights_before(1)[0], nights_before(9)[1:]
+    rows = {"slot": {"slot=foot": 1000}}
+    night = replace(night, quality=replace(night.quality, slices=rows))
+    (finding,) = missing_slices(night, before, 0.01)
+    assert finding.detail == (
+        "No rows in slot=top (90%), slot=side (9%); the share is the least of the last 7 nights"
+    )
+    assert "side" not in missing_slices(night, before, 0.09)[0].detail
+    lacking = replace(before[6], quality=replace(before[6].quality, slices=rows))
+    few_groups = replace(night, quality=replace(night.quality, groups=20))
+    for found in (
+        missing_slices(night, before, 0),
+        missing_slices(night, before[:6], 0.01),
+        missing_slices(night, [*before[:6], lacking, *before[7:]], 0.01),
+        missing_slices(replace(night, quality=before[0].quality), before, 0.01),
+        missing_slices(few_groups, before, 0.01)[1:],
+    ):
+        assert found == []
+    assert "side" not in missing_slices(few_groups, before, 0.01)[0].detail
 
 
 def test_drift__median_and_deviations() -> None:
