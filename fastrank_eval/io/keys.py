@@ -636,7 +636,8 @@ def _number_texts(offsets, content, windows, table, heads, codes, firsts):  # ty
             for k in range(8, size, 8):
                 word = word_at(content, windows, lo + k, size - k)
                 tag = ((tag ^ (tag >> np.uint64(32))) + word) * np.uint64(_MIX)
-            slot = (tag ^ (tag >> np.uint64(32))) & mask
+            # The last byte of a word changes only the high bits of a product.
+            slot = ((tag ^ (tag >> np.uint64(32))) * np.uint64(_MIX)) >> np.uint64(32) & mask
             code = table[slot]
             while code >= 0:
                 first = firsts[code]
