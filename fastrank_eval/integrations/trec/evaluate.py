@@ -93,7 +93,7 @@ class TrecReport(View):
                 for line, value in zip(lines, values, strict=True):
                     yield line, query, value
         if summary:
-            lines = [line for line in self.lines if line.summary]
+            lines = [line for line in self.lines if not line.depth]
             for line, value in zip(lines, self.summary, strict=True):
                 yield line, "all", value
 
@@ -239,9 +239,7 @@ def trec_report(
     notes = [*reading_notes(judgements, [retrieved])]
     if lacking:
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
-    read = int((both.rows[0] >= 0).sum())
-    both.cut(0, as_float32=as_float32, most=most, judged_only=judged_only)
-    kept = int((both.rows[0] >= 0).sum())
+    read, kept = both.cut(0, as_float32=as_float32, most=most, judged_only=judged_only)
     if kept < read:
         notes.append(documents_left_out(tag, read, kept, most=most, judged_only=judged_only))
     depth = max((line.depth for line in lines), default=0)
@@ -377,11 +375,11 @@ def _cells(line: Line, values: Sequence[_Value]) -> list[str]:
 def _value_text(line: Line, value: _Value) -> str:
     if isinstance(value, str):
         return value
-    return str(int(value)) if line.count else f"{value:.4f}"
+    return str(int(value)) if line.is_count else f"{value:.4f}"
 
 
 def _plain(line: Line, value: _Value) -> _Value | int:
-    return int(value) if line.count and not isinstance(value, str) else value
+    return int(value) if line.is_count and not isinstance(value, str) else value
 
 
 #: The command line's measures, without those that compare all rows.

@@ -151,9 +151,7 @@ def join_runs(
     both = Common(read, judged, complete)
     documents, unanswered, lacking = [], {}, {}
     for i, name in enumerate(runs):
-        before = int((both.rows[i] >= 0).sum())
-        both.cut(i, **cuts)
-        documents.append((before, int((both.rows[i] >= 0).sum())))
+        documents.append(both.cut(i, **cuts))
         unanswered[name] = int((both.wanted & ~both.have(i)).sum())
         lacking[name] = int((both.wanted & both.lacking[i]).sum())
     asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])

@@ -54,12 +54,6 @@ class Line:
     measures : tuple of Measure
         The value is their mean: usually one measure; none for ``runid``, ``num_q`` and
         ``relstring``.
-    count : bool
-        Whether it is printed as a whole number.
-    by_query : bool
-        Whether there is a line for every query.
-    summary : bool
-        Whether there is a line for all queries.
     depth : int
         Documents of a ``relstring``.
     fact : {"", "runid", "num_q"}
@@ -70,9 +64,6 @@ class Line:
 
     name: str
     measures: tuple[Measure, ...] = ()
-    count: bool = False
-    by_query: bool = True
-    summary: bool = True
     depth: int = 0
     fact: str = ""
     request: str = ""
@@ -80,6 +71,17 @@ class Line:
     def for_grades(self, grades: Iterable[float]) -> Line:
         """Use grades as their own gains where a table of gains has no entry."""
         return replace(self, measures=tuple(_with_gains(m, grades) for m in self.measures))
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is printed as a whole number."""
+        return self.fact == "num_q" or any(one.aggregate == "sum" for one in self.measures)
+
+    @property
+    def by_query(self) -> bool:
+        """Whether there is a line for every query."""
+        of_all = (one.pooled or one.aggregate == "geometric mean" for one in self.measures)
+        return not (self.fact or any(of_all))
 
     @property
     def has_gains(self) -> bool:
@@ -99,8 +101,6 @@ class _TrecMeasure:
     text: str
     defaults: tuple[str, ...] = ()
     has_integers: bool = True
-    count: bool = False
-    by_query: bool = True
     since: int = 9
     parse: Callable[[str], tuple[str, ...]] | None = None
 
@@ -169,13 +169,13 @@ def _persistence(template: str) -> Callable[[str], tuple[str, ...]]:
 
 
 _TREC_MEASURES: Mapping[str, _TrecMeasure] = {
-    "runid": _TrecMeasure("", by_query=False),
-    "num_q": _TrecMeasure("", by_query=False, count=True),
-    "num_ret": _TrecMeasure("NumRet", count=True),
-    "num_rel": _TrecMeasure("NumRel", count=True),
-    "num_rel_ret": _TrecMeasure("NumRelRet", count=True),
+    "runid": _TrecMeasure(""),
+    "num_q": _TrecMeasure(""),
+    "num_ret": _TrecMeasure("NumRet"),
+    "num_rel": _TrecMeasure("NumRel"),
+    "num_rel_ret": _TrecMeasure("NumRelRet"),
     "map": _TrecMeasure("AP"),
-    "gm_map": _TrecMeasure("GMAP", by_query=False),
+    "gm_map": _TrecMeasure("GMAP"),
     "Rprec": _TrecMeasure("Rprec"),
     "bpref": _TrecMeasure("bpref"),
     "recip_rank": _TrecMeasure("RR"),
@@ -184,7 +184,7 @@ _TREC_MEASURES: Mapping[str, _TrecMeasure] = {
     "relstring": _TrecMeasure("", ("10",)),
     "recall": _TrecMeasure("R@{}", _CUTS),
     "infAP": _TrecMeasure("infAP"),
-    "gm_bpref": _TrecMeasure("GMbpref", by_query=False),
+    "gm_bpref": _TrecMeasure("GMbpref"),
     "Rprec_mult": _TrecMeasure("Rprec(mult={})", _FIFTHS, has_integers=False),
     "utility": _TrecMeasure("Utility", parse=_utility),
     "11pt_avg": _TrecMeasure("IPrec11", parse=_recall_levels),
@@ -202,7 +202,7 @@ _TREC_MEASURES: Mapping[str, _TrecMeasure] = {
     "set_recall": _TrecMeasure("R"),
     "set_map": _TrecMeasure("SetAP"),
     "set_F": _TrecMeasure("F", parse=_set_f),
-    "num_nonrel_judged_ret": _TrecMeasure("NumNonrelRet", count=True),
+    "num_nonrel_judged_ret": _TrecMeasure("NumNonrelRet"),
     # The profile of version 10 sets p and tail.
     "rbp": _TrecMeasure("RBP", since=10, parse=_persistence("RBP(p={})")),
     "rbp_resid": _TrecMeasure("RBPres", since=10, parse=_persistence("RBPres(p={})")),
@@ -387,7 +387,7 @@ def _line_of_measure(request: str | Measure, version: int, level: float) -> Line
     """Make the line of a measure of this package; it keeps its name."""
     text = request.display_name if isinstance(request, Measure) else request
     if text in _COUNTS_OF_RUN:
-        return Line(text, by_query=False, count=True, fact=_COUNTS_OF_RUN[text], request=text)
+        return Line(text, fact=_COUNTS_OF_RUN[text], request=text)
     if isinstance(request, str) and not names_measure(request):
         known = {name: one for name, one in _TREC_MEASURES.items() if one.since <= version}
         number = re.sub(r".*\D", "", request)
@@ -398,13 +398,7 @@ def _line_of_measure(request: str | Measure, version: int, level: float) -> Line
             f"{request!r}.{hint} 'fastrank-eval measures' lists those of this package."
         )
     one = measure(request)
-    return Line(
-        text,
-        (at_level(one, level),),
-        count=one.aggregate == "sum",
-        by_query=not one.pooled and one.aggregate != "geometric mean",
-        request=str(request),
-    )
+    return Line(text, (at_level(one, level),), request=str(request))
 
 
 def _parameters(request: str, trec_measure: _TrecMeasure, given: str) -> tuple[str, ...]:
@@ -449,10 +443,10 @@ def _lines_of(
     level: float,
 ) -> Iterator[tuple[str, Line]]:
     if name in _COUNTS_OF_RUN:
-        yield "", Line(name, by_query=False, count=trec_measure.count, fact=name)
+        yield "", Line(name, fact=name)
     elif name == "relstring":
         title = f"{name}_{parameters[0]}" if has_parameters else name
-        yield "", Line(title, summary=False, depth=int(parameters[0]))
+        yield "", Line(title, depth=int(parameters[0]))
     else:
         for parameter in parameters or ("",):
             texts: tuple[str, ...] = (trec_measure.text.format(parameter),)
@@ -461,13 +455,7 @@ def _lines_of(
             measures = tuple(at_level(measure(text), level) for text in texts)
             # A level is printed with two decimals, but all of its decimals count.
             suffix = parameter if trec_measure.has_integers else f"{float(parameter):.2f}"
-            line = Line(
-                f"{name}_{suffix}" if suffix else name,
-                measures,
-                trec_measure.count,
-                trec_measure.by_query,
-            )
-            yield parameter, line
+            yield parameter, Line(f"{name}_{suffix}" if suffix else name, measures)
 
 
 def at_level(original: Measure, level: float) -> Measure:

@@ -275,8 +275,10 @@ class Common(Pairs):
         self.answered = ~np.logical_and.reduce(self.lacking)
         self.wanted = self.is_judged & (self.answered | complete)
 
-    def cut(self, run: int, *, as_float32: bool, most: int | None, judged_only: bool) -> None:
-        """Leave out documents of a run.
+    def cut(
+        self, run: int, *, as_float32: bool, most: int | None, judged_only: bool
+    ) -> tuple[int, int]:
+        """Leave out documents of a run; return how many it has before and after.
 
         Parameters
         ----------
@@ -289,6 +291,7 @@ class Common(Pairs):
             Then leave out documents that are unjudged, or have a negative grade: for trec_eval such
             a document is in the pool, but unjudged.
         """
+        before = int((self.rows[run] >= 0).sum())
         if most is not None:
             ranked, _, bounds = self.ranked(run, as_float32)
             ranks = np.arange(len(ranked)) - np.repeat(bounds[:-1], np.diff(bounds))
@@ -296,6 +299,7 @@ class Common(Pairs):
         if judged_only:
             grades, is_unjudged = self.values(-1)
             self.rows[run][is_unjudged | (grades < 0)] = -1
+        return before, int((self.rows[run] >= 0).sum())
 
 
 def decoded(table: pa.Table, kind: pa.DataType | None = None) -> pa.Table:
