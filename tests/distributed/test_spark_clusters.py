@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.integrations.spark import worker
 from tests.distributed.test_spark_numbers import bits, here, there
 from tests.support.spark_frames import frame_of, sorted_table
 
@@ -128,7 +127,7 @@ def test_group_in_two_clusters__of_one_partition__is_named(spark, keys, kept) ->
 
 
 def test_group_in_two_clusters__of_two_partitions__counts_as_two(spark) -> None:
-    homes = [worker.partition_of(user, 64, 4) for user in range(50)]
+    homes = [row[0] for row in spark.range(50).selectExpr("pmod(hash(id), 4)").collect()]
     apart = next(user for user in range(50) if homes[user] != homes[0])
     log = split_log(0, apart)
     options = {"score": "old", "measures": "GAUC", "cluster": "user"}

@@ -167,17 +167,21 @@ def test_malformed_group__is_refused(record: object) -> None:
 def test_partitions_of_spark__name_the_group_if_they_know_its_key(key, keep, monkeypatch) -> None:
     log = log_of([100, *[1] * 99])
     hashes = dict.fromkeys(worker.HASHES["group"], log["g"].to_numpy())
-    columns = {"y": log["y"], "s": log["s"], **({key: log[key]} if key == "g" or keep else {})}
+    home = log["g"].to_numpy() % 4
+    columns = {
+        worker.HOME: home,
+        "y": log["y"],
+        "s": log["s"],
+        **({key: log[key]} if key == "g" or keep else {}),
+    }
     columns |= hashes if key == "t" else {}
     keys = ["g"] if key == "g" else list(hashes)
     group = [key] if keep else keys
     task = worker.Task(
         {**OPTIONS, "group": group, "measures": ["LogLoss"]}, 4, frozenset(["values"] * keep),
-        keys=dict.fromkeys(keys, ""), key_bits=64, names=tuple(columns),
+        keys=dict.fromkeys(keys, ""), names=tuple(columns),
     )  # fmt: skip
     rows = pa.table(columns)
-    integers = log["g"].to_numpy()
-    home = np.array([worker.partition_of(int(one), 64, 4) for one in integers])
     replies = []
     for number in range(4):
         monkeypatch.setattr(worker, "_partition_number", lambda number=number: number)

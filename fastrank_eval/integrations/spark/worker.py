@@ -29,7 +29,7 @@ from fastrank_eval._lib.array_codes import table_bytes
 from fastrank_eval._lib.arrow import as_array, mask_column, null_rows
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, SparkError
-from fastrank_eval._lib.jit import compilations, kernel
+from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.lexer import Operation
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import Options, options_by_label
@@ -54,6 +54,8 @@ HASHES = {
     unit: (f"first hash of the {unit}", f"second hash of the {unit}")
     for unit in ("group", "cluster")
 }
+#: The column of the partition in which Spark must put a row.
+HOME = "partition of the key"
 #: Schema of the reply of a partition: one row of counts and a state for each label, or an error.
 REPLY = "partition long, rows long, compiled long, states array<binary>, fault string"
 #: Schema of the distinct values of a column and their rows, an Arrow stream.
@@ -78,8 +80,6 @@ class Task:
     keys : mapping of str to str
         The columns that order rows, those of clusters first: each an integer key, or one of the two
         hashes of a key. And what a message says where it is null.
-    key_bits : int
-        Width of the first of these columns, by which rows are partitioned.
     names : tuple of str
         Names of the columns of batches. Batches travel under other names, because Spark does not
         pass every name to Python.
@@ -94,7 +94,6 @@ class Task:
     keep: frozenset[str]
     version: str = __version__
     keys: Mapping[str, str] = field(default_factory=dict)
-    key_bits: int = 0
     names: tuple[str, ...] = ()
     edges: Mapping[str, pa.Array] = field(default_factory=dict)
     drop_keyless: bool = False
@@ -103,98 +102,6 @@ class Task:
     def key(self) -> str:
         """The column by which rows are partitioned."""
         return next(iter(self.keys))
-
-
-@kernel
-def _murmur(key: np.int64, wide: bool) -> np.uint64:
-    """Compute Spark's 32-bit hash (Murmur3) of a 64-bit or narrower integer."""
-    mask = np.uint64(0xFFFFFFFF)
-    bits = np.uint64(key)
-    state = np.uint64(42)
-    words = 2 if wide else 1
-    for word in range(words):
-        block = (bits >> np.uint64(32 * word)) & mask
-        block = (block * np.uint64(0xCC9E2D51)) & mask
-        block = ((block << np.uint64(15)) | (block >> np.uint64(17))) & mask
-        block = (block * np.uint64(0x1B873593)) & mask
-        state ^= block
-        state = ((state << np.uint64(13)) | (state >> np.uint64(19))) & mask
-        state = (state * np.uint64(5) + np.uint64(0xE6546B64)) & mask
-    state ^= np.uint64(4 * words)
-    state ^= state >> np.uint64(16)
-    state = (state * np.uint64(0x85EBCA6B)) & mask
-    state ^= state >> np.uint64(13)
-    state = (state * np.uint64(0xC2B2AE35)) & mask
-    return state ^ (state >> np.uint64(16))
-
-
-@kernel
-def _partition_of(key: np.int64, wide: bool, partitions: int) -> np.int64:
-    hashed = np.int64(_murmur(key, wide))
-    if hashed >= 1 << 31:
-        hashed -= 1 << 32
-    return hashed % partitions
-
-
-@kernel
-def _first_misplaced(
-    keys: np.ndarray, before: np.int64, has_before: bool, wide: bool, partitions: int, number: int
-) -> int:
-    for row in range(len(keys)):
-        if has_before and keys[row] == before:
-            continue
-        if (has_before and keys[row] < before) or _partition_of(
-            keys[row], wide, partitions
-        ) != number:
-            return row
-        before = keys[row]
-        has_before = True
-    return -1
-
-
-def partition_of(key: int, bits: int, partitions: int) -> int:
-    """Compute the partition that Spark assigns to a key.
-
-    Parameters
-    ----------
-    key : int
-    bits : int
-        64, or less for narrower integers, which have another hash.
-    partitions : int
-
-    Examples
-    --------
-    >>> [partition_of(key, 64, 200) for key in (0, 1, -1, 2**40)]
-    [5, 69, 193, 113]
-    """
-    return int(_partition_of(np.int64(key), bits == 64, partitions))
-
-
-def first_misplaced(
-    keys: np.ndarray, before: int | None, bits: int, partitions: int, number: int
-) -> int:
-    """Find the first row out of order, or of another partition.
-
-    A row is out of order if its key is less than the key before.
-
-    Parameters
-    ----------
-    keys : ndarray of int64, shape (rows,)
-    before : int or None
-        The key of the row before the first one.
-    bits : int
-        Width of the key column.
-    partitions, number : int
-        The number of partitions, and the index of this one.
-
-    Returns
-    -------
-    int
-        Its index, -1 if there is none.
-    """
-    has_before = before is not None
-    first = np.int64(0 if before is None else before)
-    return int(_first_misplaced(keys, first, has_before, bits == 64, partitions, number))
 
 
 def complete_runs(
@@ -326,8 +233,11 @@ class _PartitionRows:
             if not batch.num_rows:
                 continue
             keys = as_array(batch.column(task.key)).astype(np.int64, copy=False)
-            row = first_misplaced(keys, before, task.key_bits, task.partitions, self._number)
-            if row >= 0:
+            misplaced = as_array(batch.column(HOME)) != self._number
+            misplaced[1:] |= keys[1:] < keys[:-1]
+            misplaced[0] |= before is not None and keys[0] < before
+            if misplaced.any():
+                row = int(misplaced.argmax())
                 unit = next(
                     iter(units_of(task.options["group"], task.options.get("cluster") or ()))
                 )
@@ -609,7 +519,7 @@ def _error(
     return kind(message)
 
 
-_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_INTEGERS = ("byte", "short", "integer", "long")
 #: Arrow type of columns whose type Arrow does not have; no measure accepts it.
 _UNKNOWN = pa.struct([])
 
@@ -714,16 +624,15 @@ def group_rows(
     """
     functions = functions_of(df)
     types = {field.name: field.dataType.typeName() for field in df.schema.fields}
-    keys, known, key_bits = dict[str, str](), dict[str, Sequence[str]](), 0
+    keys, known = dict[str, str](), dict[str, Sequence[str]]()
     read, hashed = list[str](), dict[str, Any]()
     for unit, names in units_of(group, cluster).items():
-        bits = _INTEGER_BITS.get(types[names[0]], 0) if len(names) == 1 else 0
-        key_bits = key_bits or bits or 64
-        if bits or keep_keys:
+        is_integer = len(names) == 1 and types[names[0]] in _INTEGERS
+        if is_integer or keep_keys:
             read += names
-        if not bits:
+        if not is_integer:
             hashed |= zip(HASHES[unit], hash_columns(df, names, unit), strict=True)
-        known[unit] = names if bits else HASHES[unit]
+        known[unit] = names if is_integer else HASHES[unit]
         why = f"{unit} column {names[0]!r} is null"
         if len(names) > 1:
             why = f"one of the {unit} columns {', '.join(map(repr, names))} is null"
@@ -732,6 +641,7 @@ def group_rows(
     selected = numbered_columns(df, column_names)
     selected += [one.alias(f"c{n}") for n, one in enumerate(hashed.values(), len(column_names))]
     column_names += hashed
+    home = f"c{len(column_names)}"
     if not keep_keys:
         outer = known.get("cluster", known["group"]) if cluster else ()
         group = (*(outer if set(cluster) < set(group) else ()), *known["group"])
@@ -740,8 +650,11 @@ def group_rows(
     # If the table has buckets by this key, the optimiser drops the exchange, then reads the table
     # without its buckets. The expression hides the key from the optimiser.
     partition_key = key_column.bitwiseXOR(functions.lit(0))
+    # Spark puts a row in this partition; workers check that no rule has moved it afterwards.
+    number = functions.pmod(functions.hash(partition_key), functions.lit(task.partitions))
     rows = (
         df.select(*selected)
+        .select(number.alias(home), "*")
         .repartition(task.partitions, partition_key)
         .sortWithinPartitions(key_column)
     )
@@ -750,9 +663,7 @@ def group_rows(
         "group": list(group),
         **({"cluster": list(cluster)} if cluster else {}),
     }
-    return rows, replace(
-        task, options=options, keys=keys, key_bits=key_bits, names=tuple(column_names)
-    )
+    return rows, replace(task, options=options, keys=keys, names=(HOME, *column_names))
 
 
 def numbered_columns(df: DataFrame, names: Sequence[str]) -> list[Column]:

@@ -2,14 +2,14 @@
 
 import itertools
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.integrations.spark.worker import complete_runs, first_misplaced, partition_of
-from tests.support.transcripts import answers
+import fastrank_eval as fe
+from fastrank_eval.integrations.spark import worker
+from fastrank_eval.integrations.spark.worker import complete_runs
 
 
 def sorted_rows(keys: list[tuple[int, int]]) -> pa.RecordBatch:
@@ -52,17 +52,32 @@ def test_no_hash_shared__batches_are_not_copied() -> None:
     assert [each.column(2).buffers()[1].address for each in found] == [address] * len(found)
 
 
-# Of Spark 4.3: pmod(hash(key), 200) of a bigint and of an int.
 @pytest.mark.parametrize(
-    "key, wide, narrow", [(0, 5, 191), (1, 69, 43), (-1, 193, 13), (2**31 - 1, 71, 47)]
+    "batches, homes, stray",
+    [
+        ([[-(2**63), 5, 5], [5, 2**63 - 1]], {}, None),
+        ([[1, 2], [3]], {3: 0}, 3),
+        ([[1, 3, 2], [4]], {}, 2),
+        ([[1, 3], [2, 4]], {}, 2),
+    ],
 )
-def test_partition__is_that_of_spark(key, wide, narrow) -> None:
-    assert partition_of(key, 64, 200) == wide
-    assert partition_of(key, 32, 200) == narrow
-
-
-def stray(keys: list[int], before: int | None, mine: int, partitions: int = 4) -> int:
-    return first_misplaced(np.array(keys, np.int64), before, 64, partitions, mine)
-
-
-test_answers = answers(globals())
+def test_key_of_another_partition_or_out_of_order__is_a_fault(batches, homes, stray) -> None:
+    names = (worker.HOME, "user", "click", "old")
+    options = {"group": ["user"], "label": "click", "score": "old", "measures": ["GAUC"]}
+    task = worker.Task(options, 4, frozenset(), keys={"user": ""}, names=names)
+    rows = [
+        pa.record_batch(
+            [
+                pa.array([homes.get(key, 1) for key in keys], pa.int32()),
+                *(pa.array(keys), pa.array([0] * len(keys)), pa.array([0.5] * len(keys))),
+            ],
+            names,
+        )
+        for keys in batches
+    ]
+    checked = worker._PartitionRows(task, 1, iter(rows))._checked_batches()
+    if stray is None:
+        assert sum(batch.num_rows for batch in checked) == sum(map(len, batches))
+        return
+    with pytest.raises(fe.SparkError, match=rf"of a group that belongs elsewhere \(user={stray}\)"):
+        list(checked)

@@ -15,10 +15,10 @@ from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.worker import Task
 
 options = {"group": ["user"], "label": "click", "score": "old", "measures": ["GAUC"]}
-names = ("user", "click", "old")
-task = Task(options, 1, frozenset(), keys={"user": ""}, key_bits=64, names=names)
+names = (worker.HOME, "user", "click", "old")
+task = Task(options, 1, frozenset(), keys={"user": ""}, names=names)
 worker._partition_number = lambda: 0
-rows = pa.table([[1, 1, 2, 2], [0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]], names=names)
+rows = pa.table([[0] * 4, [1, 1, 2, 2], [0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]], names=names)
 for _ in range(3):
     (reply,) = worker.partition_state(task, iter(rows.to_batches()))
     told = reply.to_pylist()[0]
