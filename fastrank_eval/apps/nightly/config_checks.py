@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
@@ -106,6 +106,23 @@ def _scores(value: Any) -> tuple[str, ...] | dict[str, str]:
     return dict(value)
 
 
+def _by_name(read: Reader) -> Reader:
+    """Accept a value, or a table of values by model or column, `"*"` for the others."""
+
+    def read_limits(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return read(value)
+        limits = {}
+        for name, limit in value.items():
+            try:
+                limits[name] = read(limit)
+            except ValueError as form:
+                raise ValueError(f"{form}, got {limit!r} for {name!r}") from None
+        return limits
+
+    return read_limits
+
+
 def _options_of(table: str) -> dict[str, Key]:
     """Make the keys of the options of `evaluate` in a table."""
 
@@ -162,7 +179,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "fail_if": Key(_optional_names, ()),
         "fail_if_yesterday": Key(_optional_names, ()),
         "fail_if_last_week": Key(_optional_names, ()),
-        "min_distinct_scores": Key(integer(0, MOST_SCORES)),
+        "min_distinct_scores": Key(_by_name(integer(0, MOST_SCORES))),
         "alarm": Key(one_of("sequence")),
         "alarm_since": Key(_date),
         "provisional": Key(one_of("report", "fail")),
@@ -173,7 +190,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "min_coverage": Key(_share),
         "max_single_class_share": Key(_share),
         "max_tie_rate": Key(_share),
-        "max_null_share": Key(_share),
+        "max_null_share": Key(_by_name(_share)),
         "max_volume_drift": Key(_positive),
         "max_ctr_drift": Key(_positive),
         "max_volume_factor": Key(_factor, 2.0),
@@ -417,6 +434,9 @@ def _contradictions(tables: _Tables) -> list[_Problem]:
         (gates["provisional"] is not None and none_is_late, "gates provisional source",
          "is for nights whose labels are not complete, and every night counts as complete; "
          "write labels_complete_after in [source] too."),
+        *((True, "gates min_distinct_scores models",
+           f"{name!r} is none of the models {names}.{near(name, scores)}")
+          for name in _unknown(gates["min_distinct_scores"], scores)),
     ]  # fmt: skip
     return [
         _Problem(table, key, other, reason)
@@ -424,6 +444,11 @@ def _contradictions(tables: _Tables) -> list[_Problem]:
         if holds
         for table, key, other in [keys.split()]
     ]
+
+
+def _unknown(limits: Any, names: Collection[str]) -> list[str]:
+    """Return the names in a table of limits that are none of some names."""
+    return sorted({*limits} - {*names, "*"}) if isinstance(limits, Mapping) else []
 
 
 def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
@@ -496,15 +521,24 @@ def _check_gates(
     by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
     specs = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
     known = require is not None and None not in specs and "slices" not in failed
+    slicings = [one.columns for spec in filter(None, specs) for one in spec]
+    if known and not {"columns", "drift", "quality"} & failed:
+        columns, limits = tables["columns"], tables["quality"]["max_null_share"]
+        sliced = (part.column for parts in slicings for part in parts if not part.activity)
+        names = [*columns["group"], columns["label"], *tables["models"]["scores"]]
+        names = [*dict.fromkeys([*names, *sliced, *tables["drift"]["columns"]])]
+        for name in _unknown(limits, names):
+            reason = f"no nulls of {name!r} are counted.{near(name, names)} They are of "
+            errors.add("quality", "max_null_share", limits, f"{reason}{', '.join(names)}.")
 
     def check(text: str, key: str) -> None:
         each = gate(text)
         if not known or require is None:
             return
         require(each)
-        slicings = [tuple(part.name for part in one.columns) for spec in specs for one in spec]
+        parts = [tuple(part.name for part in columns) for columns in slicings]
         for term in each.terms:
-            problem = _problem_of(term, baseline if key == "fail_if" else ..., by, slicings)
+            problem = _problem_of(term, baseline if key == "fail_if" else ..., by, parts)
             if problem:
                 raise ArgumentError(problem)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -263,7 +263,8 @@ def judge_rows(
         ),
         *(
             _above_limit(
-                f"share of nulls of {column!r}", _share(nulls, judged.rows), limits.max_null_share
+                f"share of nulls of {column!r}", _share(nulls, judged.rows),
+                limit_of(limits.max_null_share, column),
             )
             for column, nulls in judged.nulls.items()
             if column != label
@@ -479,28 +480,43 @@ def _drift_flag(name: str, distance: float, limit: float | None) -> str:
 _MIN_SCORES, _FEW, _MIN_ROWS = 2, 10, 100
 
 
-def scores_to_count(limit: int | None) -> int:
+def limit_of(limit: Any, name: str) -> Any:
+    """Return the limit of a model or column; a table has ``"*"`` for those it does not name.
+
+    Examples
+    --------
+    >>> limit_of(0.1, "country"), limit_of({"country": 0.1, "*": 0.0}, "slot"), limit_of({}, "slot")
+    (0.1, 0.0, None)
+    """
+    return limit.get(name, limit.get("*")) if isinstance(limit, Mapping) else limit
+
+
+def scores_to_count(limit: int | Mapping[str, int] | None) -> int:
     """Return the number of distinct scores to count for a limit."""
-    return _FEW if limit is None else limit
+    limits = [*limit.values(), limit.get("*")] if isinstance(limit, Mapping) else [limit]
+    return max(_FEW if each is None else each for each in limits)
 
 
-def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]:
+def few_scores(
+    evaluation: Evaluation, limit: int | Mapping[str, int] | None
+) -> tuple[Finding, ...]:
     """Find the models with fewer distinct scores than a limit.
 
     Parameters
     ----------
     evaluation : Evaluation
         Its plan measures `DistinctScores` of `scores_to_count` of the limit, if that is above 1.
-    limit : int or None
-        Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:
-        one score fails the night, and fewer than ten scores in 100 rows or more are a finding.
+    limit : int, mapping of str to int, or None
+        See `limit_of`. Fewer scores fail the night; fewer rows than the limit need as many scores
+        as rows. None: one score fails the night, and fewer than ten scores in 100 rows or more are
+        a finding.
 
     Returns
     -------
     tuple of Finding
         All rows before slices. A model with too few scores on all rows has no slices here.
     """
-    counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
+    counted = scores_to_count(limit)
     if counted < 2:
         return ()
     measure, few = DistinctScores(limit=counted), []
@@ -508,9 +524,10 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
     for part in evaluation.totals.each_slice():
         for model, score in enumerate(scores):
             state = measure.state_in(part.pooled_states.models[model])
-            number = len(state.scores)
+            number, own = len(state.scores), limit_of(limit, score)
+            minimum, enough = (_MIN_SCORES, _FEW) if own is None else (own, own)
             fails = state.rows >= 2 and number < min(minimum, state.rows)
-            if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):
+            if not fails and (number >= min(enough, state.rows) or state.rows < _MIN_ROWS):
                 continue
             # A model with too few scores on all rows is named once.
             if fails <= failed_models.get(score, -1):
@@ -524,7 +541,7 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
                     score,
                     part.by or "",
                     part.label,
-                    limit=float(minimum if fails else counted),
+                    limit=float(minimum if fails else enough),
                     number=float(number),
                     detail=f"{state.scores[0]:.6g}" if number == 1 else "",
                 )

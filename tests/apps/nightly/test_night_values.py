@@ -23,10 +23,13 @@ from fastrank_eval.apps.nightly.quality import (
     TIED,
     UNJUDGED,
     UNSCORED,
+    DistinctScores,
     curves_of,
+    few_scores,
     judge_rows,
     missing_slices,
     quality_of,
+    scores_to_count,
 )
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
@@ -252,8 +255,25 @@ def test_limits__each__tells_what_is_wrong() -> None:
     ]  # fmt: skip
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
+    for share, nulls in (({"slot": 0.3}, 0), ({"x": 0.1}, 0), ({"x": 0.3, "*": 0.1}, 1)):
+        of_columns = settings("quality", max_null_share=share)
+        assert len(judge_rows(night, steady, of_columns).flags) == nulls
     assert judge_rows(night, steady, settings("quality")).flags == ()
     assert math.isnan(judge_rows(night, steady[:4], limits).volume_drift)
+
+
+def test_few_scores__of_each_model__fail_by_its_own_limit() -> None:
+    log = a_log(6) | {"old": np.full(len(a_log(6)["user"]), 0.5)}
+    cases: list[tuple[Any, list[tuple[str, int]]]] = [
+        (None, [("old", 2), ("new", 10)]), (20, [("old", 20), ("new", 20)]),
+        ({"old": 0}, [("new", 10)]), ({"new": 20}, [("old", 2), ("new", 20)]),
+        ({"new": 8, "*": 1}, []),
+    ]  # fmt: skip
+    for limit, found in cases:
+        done = evaluated(log, "GAUC", keep="", more=[DistinctScores(limit=scores_to_count(limit))])
+        few = few_scores(done, limit)
+        assert [(one.score, one.limit) for one in few] == found
+        assert [one.score for one in few if not one.condition] == ["new"] * (("new", 10) in found)
 
 
 def nights_before(
