@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,8 +37,9 @@ from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import policy_of
 from fastrank_eval.engine.records import MeasureValue, summary_rows
-from fastrank_eval.engine.totals import PooledStates, Totals
-from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.engine.totals import PooledStates
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.scan import find_labels
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.computed import parse as parse_expression
 from fastrank_eval.io.reader import RowError
@@ -540,11 +542,11 @@ class ClassPlan:
 
 
 class ClassTotals:
-    """Totals of the plans of several classes, and the values of these.
+    """Sums over all rows, and the values of classes.
 
-    Threads may add at the same time. Each problem of two classes has its plan and totals: a class
-    against the others, by scores and as predicted, and two classes. The totals of all classes are
-    merged for ``"micro"``.
+    Threads may add at the same time. Each problem of two classes has its plan and pooled states: a
+    class against the others, by scores and as predicted, and two classes. The states of all
+    classes are merged for ``"micro"``.
 
     Parameters
     ----------
@@ -556,6 +558,9 @@ class ClassTotals:
     def __init__(self, plan: ClassPlan, name: str) -> None:
         self._plan, self._name, self._jobs = plan, name, partial(map_jobs, plan.threads)
         self._classes = range(len(plan.roles.classes))
+        self._lock = threading.Lock()
+        self.rows = 0
+        self.positives = np.zeros(len(self._classes), np.int64)
         self._weights = RowSums(len(self._classes))
         scored = plan.of_rows(m for m in plan.measures if not plan.decides(m))
         decided = plan.of_rows(filter(plan.decides, plan.measures))
@@ -570,9 +575,8 @@ class ClassTotals:
             plans |= {("mu", *pair): ordered for pair in combinations(self._classes, 2)}
         if any(isinstance(m, LogarithmicLoss) for m in overall):
             plans["own",] = plan.of_rows(m for m in overall if isinstance(m, LogarithmicLoss))
-        if plan.by_row:
-            plans["row",] = plan.row_plan
-        self._adders = {problem: ThreadTotals(each) for problem, each in plans.items()}
+        self._states = {problem: PooledStates(each) for problem, each in plans.items()}
+        self._by_row = ThreadTotals(plan.row_plan)
         self.confusion = ClassConfusion(len(self._classes), plan.weighted) if plan.argmax else None
         #: By threshold: counts of rows whose classes are all predicted right (second column).
         self._right = {
@@ -584,20 +588,19 @@ class ClassTotals:
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Add the rows of a batch."""
         rows = self._plan.roles.rows_of(batch, first_row)
+        with self._lock:
+            self.rows += rows.rows
+            self.positives += [len(members) for members in rows.members]
         if rows.weight is not None:
             for k, members in enumerate(rows.members):
                 self._weights.add(k, rows.weight[members])
-        for problem, adder in self._adders.items():
-            arrays = self._arrays(rows, *problem)
-            if not len(arrays[0]):
-                continue
-            scores = len(adder.plan.roles.scores)
-            columns = Columns(0, len(arrays[0]), (), arrays, models=scores)
-            size = len(rows.labels) if problem == ("row",) else columns.rows
-            chunk = Chunk(columns, np.arange(0, columns.rows + 1, size), grouped=adder.plan.grouped)
-            evaluate_chunk(
-                chunk, adder.plan, adder.get(), lambda group: f"row={rows.first_row + group}"
-            )
+        for problem, states in self._states.items():
+            chunk = self._chunk(rows, *problem)
+            labels = find_labels(chunk.columns.label, chunk.starts, skip=False)
+            states.add([Scored.of(chunk, 0, labels)])
+        if self._plan.by_row and rows.rows:
+            row_plan, name = self._plan.row_plan, lambda group: f"row={rows.first_row + group}"
+            evaluate_chunk(self._chunk(rows, "row"), row_plan, self._by_row.get(), name)
         if self.confusion is not None and rows.codes is not None:
             self.confusion.add(rows.codes, rows.best, rows.weight)
         for threshold, state in self._right.items():
@@ -606,38 +609,37 @@ class ClassTotals:
                 right &= (score >= least_of(score.dtype, threshold)) == (label != 0)
             state.add(np.ones(rows.rows, np.int64), right.astype(np.int64), rows.weight)
 
-    def _arrays(self, rows: ClassRows, kind: str, *classes: int) -> tuple[Any, ...]:
-        """Return the arrays of `Columns` for a problem."""
-        weight, none = rows.weight, (None, None)
+    def _chunk(self, rows: ClassRows, kind: str, *classes: int) -> Chunk:
+        """Return the rows of a problem, or rows as groups of their classes."""
+        weight, of_groups = rows.weight, list[np.ndarray]()
         if kind == "row":
             count = len(rows.labels)
-            chosen = [np.arange(count) == rows.best[:, None]] if self._plan.argmax else []
-            scores = [np.stack(rows.scores, axis=1), *(one.astype(np.float32) for one in chosen)]
-            weights = () if weight is None else (frozen(np.repeat(weight, count)),)
-            return (
-                frozen(np.stack(rows.labels, axis=1).ravel()),
-                *(None, *none),
-                *(frozen(score.ravel()) for score in scores),
-                *[None] * len(scores),
-                *weights,
-            )
-        if kind == "own":
+            label, scores = np.stack(rows.labels, axis=1), [np.stack(rows.scores, axis=1)]
+            if self._plan.argmax:
+                scores.append((np.arange(count) == rows.best[:, None]).astype(np.float32))
+            if weight is not None:
+                of_groups, weight = [np.repeat(weight, count)], None
+        elif kind == "own":
             # The score of the class of each row is the probability of a positive.
-            score = np.empty_like(rows.scores[0])
-            for members, of_class in zip(rows.members, rows.scores, strict=True):
-                score[members] = of_class[members]
             label = np.ones(rows.rows, np.uint8)
+            scores = [np.stack(rows.scores, axis=1)[np.arange(rows.rows), rows.codes]]
         elif len(classes) == 1:
             (k,) = classes
             label = rows.labels[k]
-            score = rows.scores[k] if kind == "class" else (rows.best == k).astype(np.float32)
+            scores = [rows.scores[k] if kind == "class" else (rows.best == k).astype(np.float32)]
         else:
             i, j = classes
             both = np.concatenate([rows.members[i], rows.members[j]])
             label = (np.arange(len(both)) < len(rows.members[i])).view(np.uint8)
-            score = (rows.scores[i] if kind == "ovo" else self._difference(rows, i, j))[both]
+            scores = [(rows.scores[i] if kind == "ovo" else self._difference(rows, i, j))[both]]
             weight = None if weight is None else frozen(weight[both])
-        return frozen(label), weight, *none, frozen(score), None
+        named = [frozen(column.ravel()) for column in (*scores, *of_groups)]
+        models, size = len(scores), len(rows.labels) if kind == "row" else label.size
+        none = [None] * models
+        arrays = frozen(label.ravel()), weight, None, None, *named[:models], *none, *named[models:]
+        columns = Columns(0, label.size, (), arrays, models=models)
+        starts = np.array([0, size]) if kind != "row" else np.arange(0, label.size + 1, size)
+        return Chunk(columns, starts, grouped=kind == "row")
 
     def _difference(self, rows: ClassRows, i: int, j: int) -> np.ndarray:
         """Subtract the scores of two classes, for AUC-mu."""
@@ -652,20 +654,6 @@ class ClassTotals:
         return difference
 
     @cached_property
-    def _totals(self) -> dict[tuple[Any, ...], Totals]:
-        return {problem: adder.merge() for problem, adder in self._adders.items()}
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self._totals["class", 0].overall.rows()
-
-    @cached_property
-    def positives(self) -> np.ndarray:
-        """Rows of each class: int64, shape (classes,)."""
-        return np.array([self._totals["class", k].overall.positives() for k in self._classes])
-
-    @cached_property
     def _support(self) -> np.ndarray:
         """The rows of each class, or their weight: float64, shape (classes,)."""
         if self._plan.weighted:
@@ -676,7 +664,7 @@ class ClassTotals:
         return measure.pooled_value(measure.state_in(states.models[0]), self._jobs)
 
     def _of_problem(self, measure: PooledMeasure, *problem: Any) -> PooledValue:
-        return self._value(measure, self._totals[problem].overall_states)
+        return self._value(measure, self._states[problem])
 
     def _kind(self, measure: PooledMeasure) -> str:
         return "decided" if self._plan.decides(measure) else "class"
@@ -694,11 +682,11 @@ class ClassTotals:
         """States of the rows of all classes together."""
         self._each  # noqa: B018 -- a merge ends the use of the states of classes
         merged: dict[str, PooledStates] = {}
-        for (kind, *_), totals in self._totals.items():
+        for (kind, *_), states in self._states.items():
             if kind not in merged:
-                merged[kind] = totals.overall_states
+                merged[kind] = states
             elif kind in ("class", "decided"):
-                merged[kind].merge(totals.overall_states)
+                merged[kind].merge(states)
         return merged
 
     def of_classes(self, measure: PooledMeasure) -> np.ndarray:
@@ -795,7 +783,7 @@ class ClassTotals:
             return
         rows = {
             (row.measure, row.score): row
-            for row in summary_rows(plan.row_plan, self._totals["row",])
+            for row in summary_rows(plan.row_plan, self._by_row.merge())
         }
         for text, measure in plan.by_row.items():
             row = rows[str(measure), "decided" if plan.decides(measure) else "score"]
