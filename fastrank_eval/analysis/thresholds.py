@@ -160,31 +160,24 @@ class Criterion:
             float64, shape (thresholds,).
         """
         c = confusion
-        classes = c.positive * c.negative
         if self.by in ("f1", "fbeta"):
             return f_score(c, 1.0 if self.beta is None else self.beta)
         # Products first, quotients last: products of counts are exact, so equal values stay equal.
+        classes, costs = c.positive * c.negative, self.costs or {"tp": 1.0, "tn": 1.0}
         if self.by == "youden":
             return ratio(c.tp * c.negative + c.tn * c.positive, classes)
         if self.by == "product":
             return ratio(c.tp * c.tn, classes)
         if self.by == "closest":
-            return ratio(
-                np.sqrt(np.square(c.fp * c.positive) + np.square(c.fn * c.negative)), classes
-            )
-        if self.by == "accuracy":
-            if self.pos is None:
-                return ratio(c.tp + c.tn, c.all)
-            weighted = self.pos * (c.tp * c.negative) + (1 - self.pos) * (c.tn * c.positive)
-            return ratio(weighted, classes)
-        if self.by == "cost":
-            costs = self.costs or {}
+            distance = np.square(c.fp * c.positive) + np.square(c.fn * c.negative)
+            return ratio(np.sqrt(distance), classes)
+        if self.by in ("accuracy", "cost"):
             tp, fp, fn, tn = (costs.get(cell, 0.0) for cell in _CELLS)
-            positive_costs, negative_costs = tp * c.tp + fn * c.fn, fp * c.fp + tn * c.tn
+            of_positives, of_negatives = tp * c.tp + fn * c.fn, fp * c.fp + tn * c.tn
             if self.pos is None:
-                return ratio(positive_costs + negative_costs, c.all)
-            expected = self.pos * (positive_costs * c.negative)
-            return ratio(expected + (1 - self.pos) * (negative_costs * c.positive), classes)
+                return ratio(of_positives + of_negatives, c.all)
+            expected = self.pos * (of_positives * c.negative)
+            return ratio(expected + (1 - self.pos) * (of_negatives * c.positive), classes)
         precision, recall = ratio(c.tp, c.predicted), ratio(c.tp, c.positive)
         if self.by == "precision":
             return np.where(precision >= self.target, recall, np.nan)

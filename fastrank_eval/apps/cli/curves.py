@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,61 +74,55 @@ def _parse_numbers(
 
 _MAX_CUTOFFS = 10_000
 
+
+def _option(section: str, names: str, text: str, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option of its names, which a placeholder may follow."""
+    spelled = [name for name in names.split() if name.startswith("-")]
+    for metavar in names.split()[len(spelled) :]:
+        keywords["metavar"] = metavar
+    return option(section, *spelled, help=text, **keywords)
+
+
+_curve_option = partial(_option, "Curve")
 _curve_options = combine(
-    option(
-        "Curve",
-        "--points",
-        callback=_parse_points,
-        metavar="N|corners|all",
-        help="For roc, pr, det, lift. N: at most N points at equal steps of tpr + fpr (for lift: "
-        "of depth). corners: no points on straight segments (the default). all: one point per "
+    _curve_option(
+        "--points N|corners|all",
+        "For roc, pr, det, lift. N: at most N points at equal steps of tpr + fpr (for lift: of "
+        "depth). corners: no points on straight segments (the default). all: one point per "
         "distinct score.",
+        callback=_parse_points,
     ),
-    option(
-        "Curve", "--rel", type=float, metavar="GRADE", help="The lowest grade that is positive."
-    ),
-    option("Curve", "--bins", type=int, help="Bins of calibration; by default 10."),
-    option(
-        "Curve",
+    _curve_option("--rel GRADE", "The lowest grade that is positive.", type=float),
+    _curve_option("--bins", "Bins of calibration; by default 10.", type=int),
+    _curve_option(
         "--binning",
+        "Bins of calibration: of equally many rows, or of equal width; by default equal-count.",
         type=click.Choice(["equal-count", "equal-width"]),
-        help="Bins of calibration: of equally many rows, or of equal width; by default "
-        "equal-count.",
     ),
-    option(
-        "Curve",
-        "--confidence",
+    _curve_option(
+        "--confidence SHARE",
+        "Confidence of Wilson's intervals of calibration; by default 0.95.",
         type=float,
-        metavar="SHARE",
-        help="Confidence of Wilson's intervals of calibration; by default 0.95.",
     ),
-    option(
-        "Curve",
-        "-m",
-        "--measure",
-        metavar="LIST",
-        help="For k: measures that take a cutoff, by default nDCG. For gauc-by-activity: a mean "
-        "over groups, by default GAUC.",
+    _curve_option(
+        "-m --measure LIST",
+        "For k: measures that take a cutoff, by default nDCG. For gauc-by-activity: a mean over "
+        "groups, by default GAUC.",
     ),
-    option(
-        "Curve",
-        "--cutoffs",
+    _curve_option(
+        "--cutoffs LIST",
+        "Cutoffs for k, such as 1-10,20,50; by default 1-50.",
         callback=_parse_numbers,
-        metavar="LIST",
-        help="Cutoffs for k, such as 1-10,20,50; by default 1-50.",
     ),
-    option(
-        "Curve",
+    _curve_option(
         "--activity",
+        "For gauc-by-activity: count the rows or the positives of a group; by default rows.",
         type=click.Choice(["rows", "positives"]),
-        help="For gauc-by-activity: count the rows or the positives of a group; by default rows.",
     ),
-    option(
-        "Curve",
-        "--buckets",
+    _curve_option(
+        "--buckets LIST",
+        "For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
         callback=_parse_numbers,
-        metavar="LIST",
-        help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
     ),
 )
 _input_options = combine(
@@ -158,14 +153,12 @@ Examples:
 )
 @_input_options
 @format_option("csv", "json", help="Format on standard output; by default csv.")
-@option(
+@_option(
     "Output",
-    "-o",
-    "--output",
+    "-o --output",
+    "Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or .json.",
     type=click.Path(),
     callback=output_file,
-    help="Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or "
-    ".json.",
 )
 @csv_safe_option
 @_file_options
@@ -227,15 +220,14 @@ Examples:
       -s score_a -o bins.html""",
 )
 @_input_options
-@option(
+@_option(
     "Output",
-    "-o",
-    "--output",
+    "-o --output",
+    "Write the picture to FILE: .png, .svg or .html (one page without other files).",
     required=True,
     type=click.Path(),
-    help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
 )
-@option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")
+@_option("Output", "--title TEXT", "Title; by default the kind of curve.")
 @_file_options
 def plot(
     kind: str,
@@ -290,6 +282,9 @@ def _parse_costs(ctx: click.Context, param: click.Parameter, value: str | None) 
     return costs
 
 
+_criterion = partial(_option, "Criterion")
+
+
 @click.command(
     cls=SectionedCommand,
     epilog="""\b
@@ -302,55 +297,36 @@ Examples:
 )
 @sources_argument
 @options_of("rows", "Columns", label={"required": True}, score={"required": True})
-@option(
-    "Criterion",
+@_criterion(
     "--by",
+    "Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
+    "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
+    "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
     type=click.Choice(
         ["f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"]
     ),
     default="f1",
-    help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
-    "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
-    "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
 )
-@option("Criterion", "--beta", type=float, metavar="B", help="For fbeta: the weight of recall.")
-@option(
-    "Criterion",
-    "--target",
+@_criterion("--beta B", "For fbeta: the weight of recall.", type=float)
+@_criterion("--target SHARE", "For precision and recall: the least value.", type=float)
+@_criterion(
+    "--pos SHARE",
+    "For accuracy and cost: the share of positives in the data to which the threshold will be "
+    "applied; by default the share in the rows.",
     type=float,
-    metavar="SHARE",
-    help="For precision and recall: the least value.",
 )
-@option(
-    "Criterion",
-    "--pos",
-    type=float,
-    metavar="SHARE",
-    help="For accuracy and cost: the share of positives in the data to which the threshold will "
-    "be applied; by default the share in the rows.",
-)
-@option(
-    "Criterion",
-    "--costs",
+@_criterion(
+    "--costs CELL=COST,...",
+    "For cost: the cost of a row of tp, fp, fn or tn; by default 0.",
     callback=_parse_costs,
-    metavar="CELL=COST,...",
-    help="For cost: the cost of a row of tp, fp, fn or tn; by default 0.",
 )
-@option(
-    "Criterion",
+@_criterion(
     "--prefer",
+    "Choose the highest or the lowest of equally good thresholds.",
     type=click.Choice(["highest", "lowest"]),
     default="highest",
-    help="Choose the highest or the lowest of equally good thresholds.",
 )
-@option(
-    "Conventions",
-    "--rel",
-    type=float,
-    default=1,
-    metavar="GRADE",
-    help="The lowest label of a positive row.",
-)
+@_option("Conventions", "--rel GRADE", "The lowest label of a positive row.", type=float, default=1)
 @options_of("rows", "Conventions", "Reading")
 @format_option("text", "json", "csv", default="text", help="Format of the report.")
 @csv_safe_option
@@ -398,6 +374,16 @@ def _parse_class_columns(
     return by_class
 
 
+_class_columns = partial(
+    _option,
+    "Columns",
+    multiple=True,
+    required=True,
+    callback=_parse_class_columns,
+    shell_complete=complete_columns,
+)
+
+
 @click.command(
     cls=SectionedCommand,
     epilog="""\b
@@ -411,30 +397,15 @@ Examples:
       -m "PPV(threshold=0.3),AUC" -a macro,micro,samples""",
 )
 @sources_argument
-@option(
-    "Columns",
-    "-l",
-    "--label",
-    multiple=True,
-    required=True,
-    callback=_parse_class_columns,
-    shell_complete=complete_columns,
-    metavar="COLUMN|CLASS=COLUMN,...",
-    help="Column with the class of each row, or a list of its classes; or one column of 0 and 1 "
-    "for each class.",
+@_class_columns(
+    "-l --label COLUMN|CLASS=COLUMN,...",
+    "Column with the class of each row, or a list of its classes; or one column of 0 and 1 for "
+    "each class.",
 )
-@option(
-    "Columns",
-    "-s",
-    "--score",
-    multiple=True,
-    required=True,
-    callback=_parse_class_columns,
-    shell_complete=complete_columns,
-    metavar="CLASS=COLUMN|EXPRESSION,...",
-    help="The score column of each class, or an expression such as '1 - p'. Columns without a "
-    "class are classes 0, 1, 2 ... if labels are numbers, and classes of the same names if labels "
-    "are text.",
+@_class_columns(
+    "-s --score CLASS=COLUMN|EXPRESSION,...",
+    "The score column of each class, or an expression such as '1 - p'. Columns without a class are "
+    "classes 0, 1, 2 ... if labels are numbers, and classes of the same names if labels are text.",
 )
 @options_of("classes", "Columns")
 @of(
@@ -443,31 +414,23 @@ Examples:
     help="Measures, separated by commas. A measure of all rows compares each class with the "
     "others. A measure of groups takes each row as a group of its classes.",
 )
-@option(
+@_option(
     "Measures",
-    "-a",
-    "--average",
+    "-a --average LIST",
+    "Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, mu.",
     default="macro",
-    metavar="LIST",
-    help="Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, "
-    "mu.",
 )
-@option(
+@_option(
     "Conventions",
     "--decide",
+    "argmax: predict the class of the highest score, the first on ties. threshold: predict every "
+    "class whose score is at least the threshold of the measure. By default argmax if each row has "
+    "one class.",
     type=click.Choice(["argmax", "threshold"]),
-    help="argmax: predict the class of the highest score, the first on ties. threshold: predict "
-    "every class whose score is at least the threshold of the measure. By default argmax if each "
-    "row has one class.",
 )
 @options_of("classes", "Conventions", "Reading")
 @format_option(
-    "table",
-    "json",
-    "csv",
-    "markdown",
-    "latex",
-    "html",
+    *("table", "json", "csv", "markdown", "latex", "html"),
     default="table",
     help="Format of the report; all but csv include the values of the classes.",
 )
