@@ -487,20 +487,12 @@ class Curve(View):
             schema = schema.set(rows, pa.field("weight", pa.float64()))
         if any(CLUSTERS in columns for columns in self.columns.values()):
             schema = schema.append(pa.field(CLUSTERS, pa.int64()))
-        tables = [
-            pa.table(
-                [
-                    pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
-                    *(
-                        _arrow_array(columns[name], schema.field(name).type)
-                        for name in schema.names[1:]
-                    ),
-                ],
-                schema=schema,
-            )
-            for score, columns in self.columns.items()
-            if columns
-        ]
+        tables = []
+        for score, columns in self.columns.items():
+            arrays = [_arrow_array(columns[f.name], f.type) for f in list(schema)[1:] if columns]
+            if arrays:
+                models = pa.repeat(arrow_value(score, _TEXT), len(arrays[0]))
+                tables.append(pa.table([models, *arrays], schema=schema))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     @typed

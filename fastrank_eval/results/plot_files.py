@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,19 +60,6 @@ def check_picture(
         )
 
 
-@contextmanager
-def drawing() -> Iterator[None]:
-    """Draw in our style.
-
-    A character of a column's name that the font lacks is drawn as a box, without a warning.
-    """
-    from fastrank_eval.results.plots import styled
-
-    with styled(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        yield
-
-
 def curve_picture(
     curve: Drawable, title: str | None, path: str | os.PathLike[str] | None, overwrite: bool
 ) -> Figure:
@@ -118,7 +103,9 @@ def curve_picture(
 
 def save_figure(figure: Any, target: Any, suffix: str) -> None:
     """Write the figure without the empty space around it."""
-    with drawing():
+    from fastrank_eval.results.plots import styled
+
+    with styled():
         figure.savefig(
             target,
             format=suffix[1:],
@@ -174,7 +161,9 @@ def _picture(
     check_picture(path, suffixes=SUFFIXES if page else SUFFIXES[:2])
     if path is not None:
         check_writable(path, overwrite)
-    with drawing():
+    from fastrank_eval.results.plots import styled
+
+    with styled():
         figure = draw()
     if path is not None:
         suffix = Path(path).suffix.lower()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -27,9 +28,6 @@ from fastrank_eval.results.report import (
     percent_text,
     printable,
 )
-
-if TYPE_CHECKING:
-    from fastrank_eval.engine.records import Meta
 
 # Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -92,9 +90,11 @@ _STYLE = threading.RLock()
 def styled() -> Iterator[None]:
     """Use our style in a context, then restore the user's settings.
 
-    One thread at a time is in such a context.
+    One thread at a time is in such a context. A character of a column's name that the font lacks
+    is drawn as a box, without a warning.
     """
-    with _STYLE, mpl.rc_context():
+    with _STYLE, mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         installed = set(get_font_names())
@@ -180,43 +180,8 @@ _STEPS = 2000
 _MIN_RECALL = 0.005
 
 
-class Drawable(Protocol):
-    """The fields of a curve that are drawn."""
-
-    @property
-    def kind(self) -> str:
-        """One of `SCHEMAS`."""
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """The models."""
-
-    @property
-    def columns(self) -> dict[str, dict[str, np.ndarray]]:
-        """Columns of points by model."""
-
-    @property
-    def values(self) -> dict[str, dict[str, float]]:
-        """Summary values of the curve by model."""
-
-    @property
-    def undefined(self) -> dict[str, str]:
-        """Models without a curve, with the reason."""
-
-    @property
-    def choices(self) -> dict[str, object]:
-        """Options of the kind."""
-
-    @property
-    def meta(self) -> Meta:
-        """Provenance and conventions of the curve."""
-
-    @property
-    def source(self) -> str:
-        """Name of the source."""
-
-    def of(self, score: str | None = None) -> dict[str, np.ndarray]:
-        """Return the columns of one model."""
+#: A `Curve`, whose file imports this one.
+Drawable: TypeAlias = Any
 
 
 def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:

@@ -275,6 +275,7 @@ def write_log() -> None:
 
 
 def refused(*arguments: str) -> str:
+    """The message of a command; the answers below use it."""
     outcome = run(*arguments)
     assert outcome.exit_code == 2, outcome.output
     assert outcome.stdout == ""
@@ -327,14 +328,6 @@ def test_plot_command__writes_a_picture() -> None:
     )
     assert (outcome.exit_code, outcome.stderr) == (0, "")
     assert "T" in text_of(Path("roc.svg").read_text(encoding="utf-8"))
-
-
-@pytest.mark.usefixtures("folder")
-def test_commands__without_matplotlib__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sorted(Path().iterdir())
-    monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
-    assert refused("plot", "roc", "log.parquet", *COLUMNS, "-o", "roc.png").count("\n") == 1
-    assert sorted(Path().iterdir()) == before
 
 
 test_answers = answers(globals())
