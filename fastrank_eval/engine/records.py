@@ -532,17 +532,17 @@ def _over_groups(
         for m, measure in enumerate(plan.measures)
         if not measure.pooled
     ]
-    model_sums, rows = [], np.array(indices)
+    model_sums, rows, means = [], np.array(indices), sums.means
     for model, m in positions:
         measure = plan.measures[m]
         weighted, is_sum = measure.weight != "uniform", measure.aggregate == "sum"
-        model_sums.append(sums.means[model].model_sums(m, weighted, rows, is_sum=is_sum))
+        model_sums.append(means[model].model_sums(m, weighted, rows, is_sum=is_sum))
     found = moments_of(model_sums, plan.confidence)
     has_clusters = plan.roles.nested and not sums.uses_buckets
     negatives = sums.negatives() if is_overall else 0
 
     def values(model: int, m: int, moments: Iterable[Moments]) -> Iterator[_Found]:
-        dropped, measure = sums.means[model].dropped_of(m, rows), plan.measures[m]
+        dropped, measure = means[model].dropped_of(m, rows), plan.measures[m]
         details: dict[str, float] = {}
         if negatives and measure.ignores_negative():
             details = {"rows of negative grade": negatives}

@@ -337,7 +337,7 @@ def _place(*_: Hashable) -> list[_Planned]:
 #: Returns the options that a plan depends on, and that can be hashed as they are.
 _plain = attrgetter(
     *OPTIONS.keys()
-    - {"measures", "score", "undefined", "profile", "by"}
+    - {"measures", "score", "undefined", "profile"}
     - {"null_groups", "where", "limit", "memory", "format", "progress"}  # choose the rows
 )
 
@@ -360,8 +360,6 @@ def _key_of(options: Options) -> Hashable:
 
 def _place_of(requests: Sequence[Options]) -> list[_Planned]:
     """Return where the plans of requests are kept, if they may be."""
-    if any(options.by for options in requests):
-        return []  # slices number the values of the rows
     try:
         place = _place(processors(), *map(_key_of, requests))
     except TypeError:  # an option that cannot be hashed
@@ -386,8 +384,10 @@ def prepare(requests: Sequence[Options]) -> tuple[Evaluator, RowReader]:
         columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
         evaluator, kinds = Evaluator(plans), _kinds(source, names)
         known = _Planned(known.drafts, evaluator, tuple(names), kinds, tuple(columns))
-        if not any(plan.roles.fields for plan in plans):  # they number values of the rows
-            place[:] = [known]
+        # Fields and slices number values of the rows.
+        if not any(draft.roles.fields for draft in known.drafts):
+            sliced = any(plan.slicings is not None for plan in plans)
+            place[:] = [known._replace(evaluator=None) if sliced else known]
     return evaluator, RowReader(source, known.columns, requests[0].limit)
 
 
@@ -451,7 +451,9 @@ def _complete(
             integers=tuple(ordered_integers(kind, roles) for kind in kinds),
             score_kind=_score_kind(roles, drafts, kinds),
         )
-        plans.append(replace(draft, roles=roles, slicings=slicings))
+        plan = replace(draft, roles=roles, slicings=slicings)
+        vars(plan)["program"] = draft.program  # no source changes it
+        plans.append(plan)
     return plans, names
 
 

@@ -358,6 +358,8 @@ class Tally(States):
             digits = np.zeros((2, len(table), _SIZE_DIGITS), np.int64)
             _add_sizes(table, digits)
             sizes.merge(ExactSums(sizes.terms, _ONE, digits, 1))
+        dropped = self.parts["dropped"].tables
+        occurring = dropped.any(axis=1).tolist()
         for pairs, *_, weight, _, place, first, _, terms, m, model in np.concatenate(
             self._lines
         ).tolist():
@@ -368,9 +370,9 @@ class Tally(States):
                 state.merge_part((m, kind), of_unit)
             state.add_counts(m, self.parts["pairs" if pairs else "counts"].tables[place])
             if isinstance(state, MeanState) and reasons:
-                dropped = self.parts["dropped"].tables[place]
-                for reason in dropped.any(axis=0).nonzero()[0].tolist():
-                    state.drop(m, reasons[reason], dropped[:, reason])
+                for reason, occurs in enumerate(occurring[place]):
+                    if occurs:
+                        state.drop(m, reasons[reason], dropped[place, :, reason])
 
 
 def add_groups(

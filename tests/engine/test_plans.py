@@ -65,6 +65,12 @@ def test_a_plan_that_numbers_values_of_the_rows_is_made_anew(options: dict[str, 
     assert plan_of(rows(), **options) is not plan_of(rows(), **options)
 
 
+def test_plans_of_slices_share_a_program() -> None:
+    first, again = (plan_of(rows(seed=seed), by="slot") for seed in (1, 2))
+    assert first.program is again.program
+    assert plan_of(rows(), by="user").program is not first.program
+
+
 def test_other_types_have_another_plan() -> None:
     tables = [rows(kind=kind) for kind in (np.float32, np.float64, np.int64, np.uint64, np.int8)]
     expected = [plan_of(table).roles for table in tables]
