@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -113,17 +114,47 @@ _WEIGHT, _POSITIVE, _PREDICTED = range(3)
 BINS = Param("bins", None, "number of bins; required", integer(1, most=10**6, optional=True))
 
 
-class _CalibrationError(OrderedMeasure):
+class _SumsByKey(PooledMeasure):
+    """Base class: weight, positives and predictions by bin or by value of a field.
+
+    There is no standard error: a gap of prediction and share of positives has no derivative at 0,
+    and the gaps of a calibrated model are near 0. There the estimate is too high by about its own
+    variation, and a linearised interval does not cover the true gap.
+    """
+
+    scores = "probability"
+    higher_is_better = False
+
+    def totals(self, state: Any, map_jobs: JobMap) -> np.ndarray:
+        """Return the sums of each key. float64, shape (3, keys)."""
+        sums: np.ndarray = state.totals()
+        return sums
+
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        totals = self.totals(state, map_jobs)
+        weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
+        if not len(weight):
+            return undefined("zero_weight")
+        return self.from_sums(weight, positive, predicted)
+
+    def from_sums(
+        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
+    ) -> PooledValue:
+        """Compute the value from the sums of keys with a weight, in any order.
+
+        By default it is the mean gap.
+        """
+        gaps = math.fsum(np.abs(predicted - positive).tolist())
+        return PooledValue(min(gaps / math.fsum(weight.tolist()), 1.0))
+
+
+class _CalibrationError(_SumsByKey, OrderedMeasure):
     """Base class: gaps between mean prediction and share of positives, by bin.
 
-    Bins of equal width are sums. Bins of equal count are cut from the table of scores. There is no
-    standard error: a gap has no derivative at 0, and the gaps of a calibrated model are near 0.
-    There the estimate is too high by about its own variation.
+    Bins of equal width are sums. Bins of equal count are cut from the table of scores.
     """
 
     options = (BINS, BY, REL, SAMPLING_RATE)
-    scores = "probability"
-    higher_is_better = False
 
     def check_complete(self) -> None:
         if self.bins is None:
@@ -149,28 +180,14 @@ class _CalibrationError(OrderedMeasure):
         _bins_of(p, np.arange(self.bins + 1) / self.bins, bins)
         _add_rows(state, bins, p, scored, self.rel)
 
-    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+    def totals(self, state: Any, map_jobs: JobMap) -> np.ndarray:
         if self.by == "width":
-            weight, positive, predicted = state.totals()
-        else:
-            outcomes = Outcomes.of(state.table(map_jobs), self.sampling_rate)
-            if not len(outcomes.weight):
-                return undefined("zero_weight")
-            starts = outcomes.starts(self.bins, self.by)
-            predicted = outcomes.probability * outcomes.weight
-            terms = outcomes.weight, outcomes.positive, predicted
-            weight, positive, predicted = (
-                np.add.reduceat(np.asarray(term, np.float64), starts) for term in terms
-            )
-        filled = weight > 0
-        if not filled.any():
-            return undefined("zero_weight")
-        gaps = np.abs(predicted - positive)[filled]
-        return PooledValue(min(self.from_gaps(gaps, weight[filled]), 1.0))
-
-    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
-        """Compute the value from the gap and the weight of each bin."""
-        raise NotImplementedError  # pragma: no cover - abstract
+            return super().totals(state, map_jobs)
+        outcomes = Outcomes.of(state.table(map_jobs), self.sampling_rate)
+        predicted = outcomes.probability * outcomes.weight
+        terms = np.array([outcomes.weight, outcomes.positive, predicted], np.float64)
+        starts = outcomes.starts(self.bins, self.by)
+        return np.add.reduceat(terms, starts, axis=1) if len(predicted) else terms
 
 
 class ExpectedCalibrationError(_CalibrationError):
@@ -181,9 +198,6 @@ class ExpectedCalibrationError(_CalibrationError):
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602; Guo et al. (2017)"
     aliases = ("expected_calibration_error",)
 
-    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
-        return math.fsum(gap.tolist()) / math.fsum(weight.tolist())
-
 
 class MaximumCalibrationError(_CalibrationError):
     """MCE, the largest |mean prediction - share of positives| of any bin."""
@@ -193,8 +207,11 @@ class MaximumCalibrationError(_CalibrationError):
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602"
     aliases = ("maximum_calibration_error",)
 
-    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
-        return float((gap / weight).max())
+    def from_sums(
+        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
+    ) -> PooledValue:
+        gaps = np.abs(predicted - positive) / weight
+        return PooledValue(min(float(gaps.max()), 1.0))
 
 
 def _add_rows(state: RowSums, keys: np.ndarray, p: np.ndarray, scored: Scored, rel: float) -> None:
@@ -328,17 +345,10 @@ FIELD = Param(
 )
 
 
-class _FieldCalibration(PooledMeasure):
-    """Base class: sums of predictions and positives by value of a field.
-
-    There is no standard error. A gap ``|predicted - observed|`` has no derivative at 0, and the
-    gaps of a calibrated model are near 0. There the estimate is too high by about its own
-    variation, and a linearised interval does not cover the true gap.
-    """
+class _FieldCalibration(_SumsByKey):
+    """Base class: sums of predictions and positives by value of a field."""
 
     options: ClassVar[tuple[Param, ...]] = (FIELD, REL, SAMPLING_RATE)
-    scores = "probability"
-    higher_is_better = False
     reference = "Pan et al. (2020), doi:10.1145/3366423.3380154"
 
     def check_complete(self) -> None:
@@ -357,19 +367,6 @@ class _FieldCalibration(PooledMeasure):
     def add_rows(self, state: RowSums, scored: Scored) -> None:
         p = recalibrate(scored.score, self.sampling_rate)
         _add_rows(state, scored.field(self.field), p, scored, self.rel)
-
-    def pooled_value(self, state: RowSums, map_jobs: JobMap) -> PooledValue:
-        totals = state.totals()
-        weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
-        if not len(weight):
-            return undefined("zero_weight")
-        return self.from_values(weight, positive, predicted)
-
-    def from_values(
-        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
-    ) -> PooledValue:
-        """Compute the value from the sums by value of the field, in any order."""
-        raise NotImplementedError  # pragma: no cover - abstract
 
 
 class FieldRelativeError(_FieldCalibration):
@@ -398,7 +395,7 @@ class FieldRelativeError(_FieldCalibration):
     aliases = ("field_rce", "Field_RCE")
     range = (0.0, math.inf)
 
-    def from_values(
+    def from_sums(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     ) -> PooledValue:
         observed = positive + self.smoothing * weight
@@ -423,12 +420,11 @@ class FieldCalibrationError(_FieldCalibration):
     formula = "sum_z |sum_{i in z} w_i (y_i - p_i)| / sum_i w_i"
     aliases = ("field_ece", "Field_ECE")
 
-    def from_values(
+    def from_sums(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     ) -> PooledValue:
-        gaps = math.fsum(np.abs(predicted - positive).tolist())
-        value = gaps / math.fsum(weight.tolist())
-        return PooledValue(min(value, 1.0), details={"values of the field": len(weight)})
+        result = super().from_sums(weight, positive, predicted)
+        return replace(result, details={"values of the field": len(weight)})
 
 
 class _ClickVariance(PooledMeasure):
