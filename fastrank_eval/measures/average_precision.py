@@ -64,8 +64,6 @@ def _average_precision(group, rows, options):  # type: ignore[no-untyped-def]
 def _mean_precision(total, group, options):  # type: ignore[no-untyped-def]
     """Divide a sum of precisions as `over` says."""
     below = group.relevant
-    if below == 0:
-        return np.nan
     if options.parameters[0] == _MIN:
         below = min(below, options.cutoff)
     elif options.parameters[0] == _RETRIEVED:
@@ -93,8 +91,8 @@ def _interpolated(group, rows, options):  # type: ignore[no-untyped-def]
     return _mean_precision(total, group, options)
 
 
-_AVERAGE = GroupFunction(_average_precision)
-_INTERPOLATED = GroupFunction(_interpolated)
+_AVERAGE = GroupFunction(_average_precision, needs_relevant=True)
+_INTERPOLATED = GroupFunction(_interpolated, needs_relevant=True)
 
 
 class AveragePrecision(Measure):
@@ -169,8 +167,6 @@ _ELEVEN = tuple(level / 10 for level in range(11))
 @inlined
 def _at_levels(group, rows, options):  # type: ignore[no-untyped-def]
     """Average the best precisions with at least the hits of each recall level."""
-    if group.relevant == 0:
-        return np.nan
     best = 0.0
     hits = group.hits
     for e in range(group.end - 1, group.first - 1, -1):
@@ -204,7 +200,7 @@ class _InterpolatedBase(Measure):
 
     needs_relevant = True
     takes_cutoff = False
-    group_function = GroupFunction(_at_levels, uses_scratch=True)
+    group_function = GroupFunction(_at_levels, needs_relevant=True, uses_scratch=True)
 
     def has_expectation(self) -> bool:
         return False  # a maximum over ranks

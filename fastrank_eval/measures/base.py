@@ -71,6 +71,8 @@ WEIGHT = Param(
     "name of a column that is constant inside each group",
     group_weight,
 )
+#: Reads a number between 0 and 1.
+PROBABILITY = number(above=0, below=1)
 REL = Param("rel", 1, "the least grade that is relevant", number(above=0))
 
 
@@ -218,9 +220,7 @@ class Measure:
                     ) from None
             values[param.name] = value
         # An option of the name of a method is read from `option_values` alone.
-        self.__dict__.update(
-            {name: value for name, value in values.items() if not hasattr(type(self), name)}
-        )
+        self.__dict__.update({n: v for n, v in values.items() if not hasattr(type(self), n)})
         self.__dict__.update(option_values=values, explicit_options=frozenset(options), alias=None)
         self.__dict__["cutoff"] = self._read_cutoff(cutoff)
         self.check()
@@ -257,11 +257,7 @@ class Measure:
         return type(self)(cutoff, **self._explicit_values()).with_alias(self._alias())
 
     def _explicit_values(self) -> dict[str, Any]:
-        return {
-            name: self.option_values[name]
-            for name in self.option_values
-            if name in self.explicit_options
-        }
+        return {n: v for n, v in self.option_values.items() if n in self.explicit_options}
 
     def __str__(self) -> str:
         if "_text" not in self.__dict__:
@@ -379,9 +375,7 @@ class Measure:
 
     def shared_key(self) -> Hashable:
         """Return a key; measures with equal keys share one computation."""
-        return self.name, *(
-            self.option_values[name] for name in self.option_values if name != "weight"
-        )
+        return self.name, *(v for n, v in self.option_values.items() if n != "weight")
 
     def numbers(self) -> tuple[float, ...]:
         """Return the numbers that the kernel of one group reads."""

@@ -13,7 +13,7 @@ from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.average_precision import sum_of_precisions
-from fastrank_eval.measures.base import WEIGHT, Measure, Param
+from fastrank_eval.measures.base import PROBABILITY, WEIGHT, Measure, Param
 from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.group_function import (
     Group,
@@ -202,9 +202,7 @@ ALPHA = Param(
     "share of its gain that a subtopic loses each time that a row covers it",
     number(least=0, most=1),
 )
-BETA = Param(
-    "beta", 0.5, "probability of going on from a rank to the next", number(above=0, below=1)
-)
+BETA = Param("beta", 0.5, "probability of going on from a rank to the next", PROBABILITY)
 
 
 class _Novelty(_IntentAware):

@@ -299,7 +299,7 @@ def _ideal_gain(group, rows, options):  # type: ignore[no-untyped-def]
     """
     labelled = group.end - group.first
     if options.parameters[0] == _PERFECT:
-        if not _has_gain(group, rows):
+        if best_with_gain(group, rows) == 0:
             return 0.0
         summed = options.parameters[2] if options.cutoff > 0 else options.summed[group.retrieved]
         return options.parameters[1] * summed
@@ -312,15 +312,6 @@ def _ideal_gain(group, rows, options):  # type: ignore[no-untyped-def]
             break
         total += value * options.discount[rank]
     return total
-
-
-@inlined
-def _has_gain(group, rows):  # type: ignore[no-untyped-def]
-    """Return whether a row of the group has a positive gain."""
-    found = False
-    for e in range(group.first, group.end):
-        found |= rows.gain[e] > 0.0
-    return found
 
 
 class NormalizedGain(PositionWeighted):

@@ -73,7 +73,9 @@ def no_relevant(group, rows, options):  # type: ignore[no-untyped-def]
     return 1
 
 
-def _loop_of(value: Callable[..., Any], why: Callable[..., Any]) -> Callable[..., Any]:
+def _loop_of(
+    value: Callable[..., Any], why: Callable[..., Any], needs_relevant: bool
+) -> Callable[..., Any]:
     """Make the loop over groups; see `GroupFunction`."""
 
     def loop(  # type: ignore[no-untyped-def]
@@ -90,7 +92,8 @@ def _loop_of(value: Callable[..., Any], why: Callable[..., Any]) -> Callable[...
                 offsets[g], offsets[g + 1], all_rows[g], retrieved[g], relevant[g], hits[g],
                 zeros[g] if weighted else 0.0, out[g],
             )  # fmt: skip
-            out[g] = value(group, rows, options)
+            lacks = needs_relevant and group.relevant == 0
+            out[g] = np.nan if lacks else value(group, rows, options)
             reason[g] = 0 if out[g] == out[g] else why(group, rows, options)
 
     loop.__name__ = f"{value.__name__}_of_groups"
@@ -117,6 +120,8 @@ class GroupFunction:
         Why a group may be undefined.
     why : kernel, optional
         Maps the same to the reason of an undefined group, the first being 1.
+    needs_relevant : bool
+        Whether a group without a relevant row is undefined; then `value` is not called.
     uses_scratch : bool
         Whether it uses `Options.scratch`.
     """
@@ -127,16 +132,20 @@ class GroupFunction:
         reasons: tuple[str, ...] = ("no_relevant",),
         why: Callable[..., Any] = no_relevant,
         *,
+        needs_relevant: bool = False,
         uses_scratch: bool = False,
     ) -> None:
         if not reasons:
             raise MeasureError("reasons: must be one text or more, got none; name why.")
-        self.value, self.reasons, self.why, self.uses_scratch = value, reasons, why, uses_scratch
+        self.value, self.reasons, self.why = value, reasons, why
+        self.needs_relevant, self.uses_scratch = needs_relevant, uses_scratch
 
     @cached_property
     def loop(self) -> NativeKernel:
         """The loop over groups."""
-        return NativeKernel(cast(Any, _loop_of(self.value, self.why)), _ARGUMENTS)
+        return NativeKernel(
+            cast(Any, _loop_of(self.value, self.why, self.needs_relevant)), _ARGUMENTS
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the loop."""

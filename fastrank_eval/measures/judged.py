@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import integer, number, one_of
+from fastrank_eval._lib.arguments import integer, one_of
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, word_or
+from fastrank_eval.measures.base import PROBABILITY, REL, WEIGHT, Measure, Param, word_or
 from fastrank_eval.measures.group_function import GroupFunction, at_most
 from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 
@@ -41,8 +41,6 @@ def _preference(group, rows, options):  # type: ignore[no-untyped-def]
     f(b + j).
     """
     total = group.relevant
-    if total == 0:
-        return np.nan
     bound = min(_nonrelevant(group, rows, options.rel, group.rows), total)
     value = 0.0
     others_above = 0
@@ -88,7 +86,7 @@ def _inferred(group, rows, options):  # type: ignore[no-untyped-def]
             likely = (hits + _EPSILON) / (hits + others + 2.0 * _EPSILON)
             value += (1.0 + pooled * likely) / (rows.above[e] + 1.0)
             hits += 1
-    return at_most(value / group.relevant, 1.0) if group.relevant > 0 else np.nan
+    return at_most(value / group.relevant, 1.0)
 
 
 class _Incomplete(Measure):
@@ -109,7 +107,7 @@ class BinaryPreference(_Incomplete):
     name = "bpref"
     formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
     reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
-    group_function = GroupFunction(_preference)
+    group_function = GroupFunction(_preference, needs_relevant=True)
 
 
 class GeometricPreference(BinaryPreference):
@@ -149,7 +147,7 @@ class InferredAP(_Incomplete):
         "counts of the rows above; e = 1e-5"
     )
     reference = "Yilmaz & Aslam (2006), doi:10.1145/1183614.1183633"
-    group_function = GroupFunction(_inferred)
+    group_function = GroupFunction(_inferred, needs_relevant=True)
 
     def has_expectation(self) -> bool:
         return False
@@ -265,7 +263,7 @@ class RBPResidual(Measure):
     needs_judgments = True
     takes_cutoff = False
     options = (
-        Param("p", 0.8, "persistence, as of RBP", number(above=0, below=1)),
+        Param("p", 0.8, "persistence, as of RBP", PROBABILITY),
         Param(
             "tail",
             "always",
@@ -303,9 +301,7 @@ class Compatibility(Measure):
     needs_relevant = True
     takes_cutoff = False
     options = (
-        Param(
-            "p", 0.95, "persistence: the probability of looking deeper", number(above=0, below=1)
-        ),
+        Param("p", 0.95, "persistence: the probability of looking deeper", PROBABILITY),
         Param(
             "depth",
             1000,

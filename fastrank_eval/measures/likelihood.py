@@ -17,7 +17,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import Scored
-from fastrank_eval.measures.base import REL, Param, word_or
+from fastrank_eval.measures.base import PROBABILITY, REL, Param, word_or
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.measures.pooled import PooledValue, SummedMeasure, positive_mask, undefined
 from fastrank_eval.stats.exact import quotient
@@ -81,7 +81,7 @@ BACKGROUND = Param(
     "slice",
     "the background share of positives: 'slice', that of these rows, or a number in ]0, 1[, such "
     "as the share of all rows or of the training rows",
-    word_or("slice", number(above=0, below=1)),
+    word_or("slice", PROBABILITY),
 )
 
 

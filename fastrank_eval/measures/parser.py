@@ -226,9 +226,7 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
     if wanted != requested or not requested.explicit_options <= wanted.explicit_options:
         return False
     used = measure(text)
-    return all(
-        used.option_values[name] == wanted.option_values[name] for name in wanted.explicit_options
-    )
+    return all(used.option_values[n] == wanted.option_values[n] for n in wanted.explicit_options)
 
 
 def _unreadable(alias: str) -> str:

@@ -81,13 +81,11 @@ def _precision(group, rows, options):  # type: ignore[no-untyped-def]
 
 @inlined
 def _recall(group, rows, options):  # type: ignore[no-untyped-def]
-    return _hits(group, rows, options) / group.relevant if group.relevant > 0 else np.nan
+    return _hits(group, rows, options) / group.relevant
 
 
 @inlined
 def _f(group, rows, options):  # type: ignore[no-untyped-def]
-    if group.relevant == 0:
-        return np.nan
     square = options.parameters[1]
     if square > 1e200:
         return _recall(group, rows, options)
@@ -99,16 +97,12 @@ def _f(group, rows, options):  # type: ignore[no-untyped-def]
 
 @inlined
 def _r_precision(group, rows, options):  # type: ignore[no-untyped-def]
-    if group.relevant == 0:
-        return np.nan
     depth = np.int64(np.floor(options.parameters[0] * group.relevant + 0.9))
     return hits_above(group, rows, options.rel, depth) / depth if depth > 0 else 0.0
 
 
 @inlined
 def _relative_precision(group, rows, options):  # type: ignore[no-untyped-def]
-    if group.relevant == 0:
-        return np.nan
     ranks = min(depth_of(group, options), group.relevant)
     return _hits(group, rows, options) / ranks if ranks > 0 else 0.0
 
@@ -135,8 +129,6 @@ def success(group, rows, options):  # type: ignore[no-untyped-def]
 
 @inlined
 def _set_average_precision(group, rows, options):  # type: ignore[no-untyped-def]
-    if group.relevant == 0:
-        return np.nan
     below = group.retrieved * group.relevant
     return np.float64(group.hits) * group.hits / below if below > 0 else 0.0
 
@@ -186,7 +178,7 @@ class Recall(_Hits):
     name = "R"
     formula = "hits@k / R"
     reference = "Cleverdon (1967)"
-    group_function = GroupFunction(_recall)
+    group_function = GroupFunction(_recall, needs_relevant=True)
     aliases = ("Recall", "set_recall")
 
 
@@ -196,7 +188,7 @@ class FMeasure(_Hits):
     name = "F"
     formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
     reference = "van Rijsbergen (1979)"
-    group_function = GroupFunction(_f)
+    group_function = GroupFunction(_f, needs_relevant=True)
     options = (
         Param("beta", 1, "weight of recall, beta itself and not its square", number(above=0)),
         Param(
@@ -231,7 +223,7 @@ class RPrecision(_Hits):
     name = "Rprec"
     formula = "hits@c / c, c = floor(mult R + 0.9)"
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
-    group_function = GroupFunction(_r_precision)
+    group_function = GroupFunction(_r_precision, needs_relevant=True)
     options = (
         Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
         REL,
@@ -253,7 +245,7 @@ class RelativePrecision(_Hits):
     name = "RelP"
     formula = "hits@k / min(k, R)"
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
-    group_function = GroupFunction(_relative_precision)
+    group_function = GroupFunction(_relative_precision, needs_relevant=True)
     aliases = ("relative_P", "set_relative_P", "R_cap")
 
 
@@ -285,7 +277,7 @@ class SetAveragePrecision(_OfSet):
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
-    group_function = GroupFunction(_set_average_precision)
+    group_function = GroupFunction(_set_average_precision, needs_relevant=True)
     aliases = ("set_map",)
 
 
@@ -403,8 +395,6 @@ def _binary_lagging_gain(group, rows, options):  # type: ignore[no-untyped-def]
 
     Of the z other rows of a block, 0 to z come before a relevant row, equally likely.
     """
-    if group.relevant == 0:
-        return np.nan
     total = 0.0
     before = 0
     e = group.first
@@ -424,7 +414,7 @@ class BinaryLaggingGain(_Hits):
     name = "binG"
     formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
     reference = "Buckley, trec_eval: binG"
-    group_function = GroupFunction(_binary_lagging_gain)
+    group_function = GroupFunction(_binary_lagging_gain, needs_relevant=True)
     takes_cutoff = False
 
     def discounts(self) -> tuple[str, float]:

@@ -12,7 +12,7 @@ from fastrank_eval._lib.elementary import exp2, exp2_each
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, outside_unit
+from fastrank_eval.measures.base import PROBABILITY, REL, WEIGHT, Measure, Param, outside_unit
 from fastrank_eval.measures.gain import (
     DEEPEST,
     PositionWeighted,
@@ -41,6 +41,7 @@ HORIZON = Param(
     "the last rank that a reader may see; None: there is none, lists go on",
     integer(1, most=DEEPEST, optional=True),
 )
+WANTED = Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9))
 #: Options of readers who may go on without end.
 _ENDLESS = (REL, GAIN, HORIZON, WEIGHT)
 
@@ -121,12 +122,7 @@ class RankBiasedPrecision(UserModel):
     formula = "(1 - p) sum over i <= k of p^(i-1) gain(g_i)"
     reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
     options = (
-        Param(
-            "p",
-            0.8,
-            "persistence: the probability of going on to the next rank",
-            number(above=0, below=1),
-        ),
+        Param("p", 0.8, "persistence: the probability of going on to the next rank", PROBABILITY),
         *_ENDLESS,
     )
 
@@ -213,10 +209,7 @@ class InverseSquare(UserModel):
     name = "INSQ"
     formula = "sum over i <= k of W(i) gain(g_i),  W(i) proportional to 1 / (i + 2T - 1)^2"
     reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
-    options = (
-        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
-        *_ENDLESS,
-    )
+    options = (WANTED, *_ENDLESS)
 
     def discounts(self) -> tuple[str, float]:
         return "inverse square", 2.0 * self.T
@@ -256,10 +249,7 @@ class AdaptiveInverseSquare(UserModel):
 
 
 MAX_GRADE = Param(
-    "max_grade",
-    4,
-    "top of the grade scale; a grade above it is an error",
-    number(above=0, most=1000),
+    "max_grade", 4, "top of the grade scale; a higher grade is an error", number(above=0, most=1000)
 )
 STOP = Param(
     "stop",
@@ -506,7 +496,7 @@ class NearlyERR10(_GainStopping, RankBiasedPrecision):
             "p",
             0.9,
             "persistence: the probability of going on to the next rank if nothing is gained",
-            number(above=0, below=1),
+            PROBABILITY,
         ),
         *_ENDLESS,
     )
@@ -528,12 +518,7 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
     name = "BPM"
     formula = "sum over i <= d of gain(g_i), over d;  d the first rank by which T is gained, or k"
     reference = "Zhang et al. (2017), doi:10.1145/3077136.3080841"
-    options = (
-        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
-        REL,
-        GAIN,
-        WEIGHT,
-    )
+    options = (WANTED, REL, GAIN, WEIGHT)
     discount = "none"
 
     def numbers(self) -> tuple[float, ...]:

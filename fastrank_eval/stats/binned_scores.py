@@ -75,11 +75,8 @@ class Bins:
 
     def rows(self) -> tuple[np.ndarray, float]:
         """Return the counts and 1, or sums of weights as `scaled_weights`."""
-        return (
-            scaled_weights(self.counts)
-            if isinstance(self.counts, ExactSums)
-            else (self.counts, 1.0)
-        )
+        counts = self.counts
+        return scaled_weights(counts) if isinstance(counts, ExactSums) else (counts, 1.0)
 
 
 class BinnedScores:
@@ -375,9 +372,7 @@ def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
         return parts[0]
     level = max(part.level for part in parts)
     keys = np.concatenate([part.keys >> np.uint64(level - part.level) for part in parts])
-    lowest, highest = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("lowest", "highest")
-    )
+    lowest, highest = (np.concatenate([getattr(p, name) for p in parts]) for name in _ASCENDING[1:])
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     more = _bits_to_drop(keys, max_bins)

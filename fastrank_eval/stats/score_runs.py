@@ -472,9 +472,7 @@ class ScoreRuns:
         """Replace the values of all rows."""
         with self._lock:
             self._few = [Codes(codes, change(values)) for codes, values in self._few]
-            self._runs = [
-                _Run(Codes(codes, change(values)), ends) for (codes, values), ends in self._runs
-            ]
+            self._runs = [_Run(Codes(c, change(values)), ends) for (c, values), ends in self._runs]
 
     def values(self) -> list[np.ndarray]:
         """Return the values of all rows, in some parts."""

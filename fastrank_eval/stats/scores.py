@@ -529,10 +529,8 @@ class WeightedScores(Scores):
     def rows_with_weight(self) -> tuple[int, int]:
         """Count the positives and the others whose weight is not zero."""
         parts = self._runs.values()
-        positives, others = (
-            sum(int(np.count_nonzero(sign * each > 0)) for each in parts) for sign in (-1, 1)
-        )
-        return positives, others
+        positives = sum(int(np.count_nonzero(each < 0)) for each in parts)
+        return positives, sum(int(np.count_nonzero(each > 0)) for each in parts)
 
     @property
     def _scale(self) -> float:
@@ -717,9 +715,8 @@ class CellScores:
         """Return the number of each cell, and number new ones."""
         with self._lock:
             self._computed.clear()
-            numbers = [
-                self._cells.setdefault(tuple(codes), len(self._cells)) for codes in values.tolist()
-            ]
+            cells = self._cells
+            numbers = [cells.setdefault(tuple(codes), len(cells)) for codes in values.tolist()]
         return np.array(numbers, np.int64)
 
     def _add_kinds(self, score: np.ndarray, kind: np.ndarray, weight: np.ndarray | None) -> None:
