@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fastrank_eval import Measure
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError, near
@@ -23,6 +24,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     check_tables,
     read_table,
     settings,
+    with_headings,
 )
 from fastrank_eval.apps.nightly.night import LABEL_LIMITS, Settings
 from fastrank_eval.apps.nightly.periods import date_fields, fill_date
@@ -259,7 +261,7 @@ class NightlyConfig:
     where: str | None
     scores: tuple[str, ...] | dict[str, str]
     baseline: str | None
-    measures: tuple[str, ...]
+    measures: tuple[str | Measure, ...]
     options: dict[str, Any]
     gates: Settings
     quality: Settings
@@ -446,7 +448,7 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         where=tables["source"]["where"],
         scores=tables["models"]["scores"],
         baseline=tables["models"]["baseline"],
-        measures=tables["evaluate"]["measures"],
+        measures=tuple(with_headings(tables["evaluate"]["measures"])),
         options={name: value for name, value in options.items() if value is not None},
         gates=settings("gates", **tables["gates"]),
         quality=settings("quality", **tables["quality"]),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
-from fastrank_eval import Gate, Measure, gate
+from fastrank_eval import Gate, Measure, gate, measure
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
@@ -94,12 +95,12 @@ def _optional_names(value: Any) -> tuple[str, ...]:
     return () if value == [] else _names(value)
 
 
-def _scores(value: Any) -> tuple[str, ...] | dict[str, str]:
-    """Accept the values of `_names`, or a table of expressions by name."""
+def _named(value: Any) -> tuple[str, ...] | dict[str, str]:
+    """Accept the values of `_names`, or a table of texts by name."""
     if not isinstance(value, Mapping):
         return _names(value)
     if not value:
-        raise ValueError("a list of columns, or a table with a line NAME = 'EXPRESSION'")
+        raise ValueError("a list of texts, or a table with a line NAME = 'TEXT'")
     for name, expression in value.items():
         form = f"a table of non-empty strings, got {expression!r} for {name!r}"
         _reader(form, lambda pair: [*map(_content, pair)])((name, expression))
@@ -169,10 +170,10 @@ TABLES: dict[str, dict[str, Key]] = {
         "cluster": Key(_names),
         "label": Key(_names, (), required=True),
     },
-    "models": {"scores": Key(_scores, (), required=True), "baseline": Key(_text)},
+    "models": {"scores": Key(_named, (), required=True), "baseline": Key(_text)},
     "evaluate": {
         **_options_of("evaluate"),
-        "measures": Key(_names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
+        "measures": Key(_named, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
     },
     "slices": {"by": Key(_optional_names, ()), "min_groups": Key(integer(1), 30)},
     "gates": {
@@ -372,10 +373,9 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
     require = None
     if "evaluate" not in failed:
         before, options = len(errors.records), tables["evaluate"]
-        for each in options["measures"]:
-            errors.check("evaluate", "measures", each, requested_measures)
+        _check_measures(options["measures"], errors)
         if len(errors.records) == before:
-            requested = requested_measures(list(options["measures"]))
+            requested = requested_measures(with_headings(options["measures"]))
             used = _used(options, requested)
             add(_refused_measures(tables, used, "columns" not in failed))
         if len(errors.records) == before:
@@ -396,6 +396,34 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
                 with_errors=with_errors,
             )
     _check_gates(tables, failed, None if "models" in failed else require, errors)
+
+
+def with_headings(given: Sequence[str] | Mapping[str, str]) -> list[str | Measure]:
+    """Return measures to request; those of a table with its names as headings."""
+    if isinstance(given, Mapping):
+        return [measure(text).with_display_name(name) for name, text in given.items()]
+    return list(given)
+
+
+def _check_measures(given: Sequence[str] | Mapping[str, str], errors: ConfigErrors) -> None:
+    """Check each measure, and the headings of a table."""
+    if not isinstance(given, Mapping):
+        for text in given:
+            errors.check("evaluate", "measures", text, requested_measures)
+        return
+    texts = list(given.values())
+    for name, text in given.items():
+        read = errors.check("evaluate", "measures", {name: text}, requested_measures, text)
+        other = None
+        with suppress(FastRankEvalError):
+            other = measure(name)
+        problems = {
+            "must name one measure in a line; write a line for each.": len(read or ()) > 1,
+            f"{name!r} is another measure; write another heading.": other and (other,) != read,
+            "has a measure twice; leave one out.": texts.count(text) > 1,
+        }
+        if read and first_that_holds(problems):
+            errors.add("evaluate", "measures", {name: text}, first_that_holds(problems))
 
 
 class _Problem(NamedTuple):

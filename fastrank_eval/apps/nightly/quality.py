@@ -737,15 +737,16 @@ def with_display_names(night: Night, requested: Sequence[Measure], evaluation: E
         shown.get(name, name): shown.get(text, text)
         for name, text in evaluation.meta.requested.items()
     }
+    measures = tuple(shown.get(text, text) for text in night.measures)
     texts = ((shown.get(str(m), str(m)), m.display_name) for m in evaluation.plan.measures)
-    names = {text: name for text, name in texts if text in night.measures and text != name}
-    measured = night.conventions["measures"].items()
+    names = {text: name for text, name in texts if text in measures and text != name}
+    options = night.conventions["measures"].items()
     return replace(
         night,
-        measures=tuple(shown.get(text, text) for text in night.measures),
+        measures=measures,
         conventions={
             **night.conventions,
-            "measures": {shown.get(text, text): options for text, options in measured},
+            "measures": {shown.get(text, text): each for text, each in options},
             **({"requested": computed} if computed else {}),
             **({"names": names} if names else {}),
         },

@@ -145,11 +145,18 @@ def reproduction(night: Night, finding: Finding) -> str:
     paired = is_paired(night, finding)
     scores = [night.baseline or "", finding.score] if paired else [finding.score]
     words = ["--baseline", scores[0]] if paired else []
-    words += ["--measures", night.name_of(finding.measure)]
+    words += ["--measures", _requested(night, finding.measure)]
     words += [*_options(night), *_rows(night, finding)]
     if paired and not measure_of(finding.measure).pooled:
         words += ["--largest-changes", _LARGEST_CHANGES]
     return _command(night, "compare" if paired else "evaluate", scores, words)
+
+
+def _requested(night: Night, measure: str) -> str:
+    """Return the name by which a measure can be requested: a heading is none."""
+    with suppress(FastRankEvalError):
+        return measure_of(night.name_of(measure)).display_name
+    return measure
 
 
 def drift_command(night: Night, finding: Finding) -> str:
@@ -189,7 +196,7 @@ def drift_command(night: Night, finding: Finding) -> str:
         words += ["--measures", "AUC"]
     elif by_column:
         few = any(one.distinct <= FEW_VALUES for one in night.drift if one.name == name)
-        words += ["--measures", night.name_of(night.measures[0])]
+        words += ["--measures", _requested(night, night.measures[0])]
         words += ["--by", _column_text(name) + ("" if few else f":quantile{QUANTILES}")]
     words += _options(night, _OF_ROWS)
     words += [] if where is None else ["--where", where]

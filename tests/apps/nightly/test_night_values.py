@@ -15,7 +15,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
-from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.config_checks import settings, with_headings
 from fastrank_eval.apps.nightly.documents import strength
 from fastrank_eval.apps.nightly.night import Night, NightQuality
 from fastrank_eval.apps.nightly.quality import (
@@ -30,8 +30,12 @@ from fastrank_eval.apps.nightly.quality import (
     missing_slices,
     quality_of,
     scores_to_count,
+    with_display_names,
+    with_standard_errors,
 )
+from fastrank_eval.apps.nightly.reproduce import _requested
 from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.nights import a_night, a_value
 from tests.support.transcripts import answers
@@ -260,6 +264,20 @@ def test_limits__each__tells_what_is_wrong() -> None:
         assert len(judge_rows(night, steady, of_columns).flags) == nulls
     assert judge_rows(night, steady, settings("quality")).flags == ()
     assert math.isnan(judge_rows(night, steady[:4], limits).volume_drift)
+
+
+def test_headings__stand_for_the_measures_of_the_configuration() -> None:
+    requested = requested_measures(with_headings({"Users": "GAUC", "Area": "AUC", "AP": "MAP"}))
+    done = run(
+        a_log(7), group="user", label="click", score=["old"], baseline=None,
+        measures=with_standard_errors(requested),
+    )  # fmt: skip
+    texts = tuple(map(str, done.plan.measures))
+    night = replace(a_night(), measures=texts, conventions={"measures": {}})
+    night = with_display_names(night, requested, done)
+    assert night.measures == ("GAUC", "AUC", "AP")
+    assert [*map(night.name_of, night.measures)] == ["Users", "Area", "AP"]
+    assert [_requested(night, text) for text in night.measures] == ["GAUC", "AUC", "AP"]
 
 
 def test_few_scores__of_each_model__fail_by_its_own_limit() -> None:
