@@ -32,6 +32,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     Finding,
     GateOutcome,
+    Key,
     Night,
     NightDifference,
     Settings,
@@ -498,8 +499,8 @@ ALPHA = 0.05
 MOST_CORRELATION = 0.15
 _VERBS = {"better": "got better", "worse": "got worse", "higher": "rose", "lower": "fell"}
 
-#: Model, slicing, slice and measure.
-_Key = tuple[str, str, str, str]
+#: A slicing and a key. Two slicings can have slices of one name.
+_Key = tuple[str, Key]
 
 
 @dataclass(frozen=True)
@@ -644,12 +645,12 @@ def _findings(
     findings = []
     for date, key, alarm in sorted(seen, key=lambda each: each[0]):
         one = sequences[key]
-        earlier = [day for day in leading.get(key[0], []) if day < date]
+        earlier = [day for day in leading.get(key[1].score, []) if day < date]
         known = any(
             one.dates[alarm.start] <= day and (date - day).days <= LEARNING for day in earlier
         )
         if not known:
-            leading.setdefault(key[0], []).append(date)
+            leading.setdefault(key[1].score, []).append(date)
         raised = date == night.date
         if raised or (one.dates[-1] == night.date and len(one.dates) - 1 - alarm.night < LEARNING):
             fails = raised and not known
@@ -658,7 +659,7 @@ def _findings(
 
 
 def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: str) -> Finding:
-    score, by, slice_, measure = key
+    by, (score, slice_, measure) = key
     date = one.dates[alarm.night]
     verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(measure))
     against = night.baseline or ""
@@ -683,8 +684,8 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
         since=one.dates[alarm.start],
         nights=len(one.dates) - alarm.start,
     )
-    return finding.with_numbers(night.value_of(score, slice_, measure), None)
+    return finding.with_numbers(night.value_of(key[1]), None)
 
 
 def _key(one: NightDifference) -> _Key:
-    return one.score, one.by or "", one.slice, one.measure
+    return one.by or "", Key.of(one)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, status_name
-from fastrank_eval.apps.nightly.night import CurveLine, Night, key_of
+from fastrank_eval.apps.nightly.night import CurveLine, Key, Night
 from fastrank_eval.apps.nightly.text import STATUSES, day_text
 from fastrank_eval.results.report import (
     amount,
@@ -70,11 +70,11 @@ class Series:
 
     def __init__(self, nights: Sequence[Night]) -> None:
         self.nights = tuple(nights)
-        self._values = [{key_of(value): value for value in night.values} for night in nights]
+        self._values = [{Key.of(value): value for value in night.values} for night in nights]
 
     def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
         """Return a value on each night."""
-        return [values.get((model, slice_label, measure)) for values in self._values]
+        return [values.get(Key(model, slice_label, measure)) for values in self._values]
 
     def of_models(
         self, slice_label: str, measure: str, models: Sequence[str] = ()

@@ -35,6 +35,7 @@ from fastrank_eval.apps.nightly.night import (
     EarlierJudgement,
     Finding,
     GateOutcome,
+    Key,
     Night,
     NightDifference,
     SavedStates,
@@ -166,11 +167,10 @@ def from_earlier(
         One for each value that both nights have, with p-values adjusted (Holm) over all rows, and
         over each slicing.
     """
-    before = {(v.score, v.by, v.slice, v.measure): v for v in earlier}
+    before = {(v.by, Key.of(v)): v for v in earlier}
     normal, differences = normal_quantile(confidence), []
     for v in values:
-        key = v.score, v.by, v.slice, v.measure
-        old = before.get(key)
+        old = before.get((v.by, Key.of(v)))
         if old is None:
             continue
         delta, se = v.value - old.value, math.hypot(v.se, old.se) or math.nan
@@ -178,7 +178,9 @@ def from_earlier(
         relative = delta / abs(old.value) if old.value else math.nan
         p_value = normal_tail(delta / se) if se > 0 and not math.isnan(delta) else math.nan
         numbers = delta, se, delta - half_width, delta + half_width, relative, p_value
-        differences.append(NightDifference(kind, v.score, *key, *numbers))
+        differences.append(
+            NightDifference(kind, v.score, v.score, v.by, v.slice, v.measure, *numbers)
+        )
     adjusted: list[NightDifference] = []
     for _, rows in groupby(differences, key=lambda difference: difference.by):
         family = list(rows)
@@ -192,7 +194,7 @@ def undefined_values(night: Night) -> list[MeasureValue]:
     """Return the measures without a value on all rows of a labelled night."""
     if not night.quality.rows or not night.has_labels:
         return []
-    return [value for value in night.overall if math.isnan(value.value)]
+    return [value for value in night.overall.values() if math.isnan(value.value)]
 
 
 def has_one_class(night: Night) -> bool:
@@ -459,7 +461,7 @@ def _missing_values(
     each: Gate, failure: GateFailure, before: Night, requested: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the parts of a gate that an earlier night lacks."""
-    keys = {(value.score, value.slice, value.measure) for value in before.values}
+    keys = set(map(Key.of, before.values))
     scores, slices, measures = ({key[i] for key in keys} for i in range(3))
     for term in each.terms:
         if term.field not in COMPARISON_FIELDS:
@@ -473,7 +475,7 @@ def _missing_values(
             yield term.display_name
         elif slice_ not in slices:
             yield slice_
-        elif (score, slice_, str(measured)) not in keys:
+        elif Key(score, slice_, str(measured)) not in keys:
             yield f"{term.display_name} of {score} for {slice_}"
 
 
@@ -654,7 +656,7 @@ def with_earlier_judgement(
     if stored is None or night.provisional:
         return night, states
     if stored.provisional or (night.labels_complete is not None and not stored.has_labels):
-        values = [(v.score, v.measure, v.value) for v in stored.overall]
+        values = [(v.score, v.measure, v.value) for v in stored.overall.values()]
         before: EarlierJudgement | None = EarlierJudgement(stored.status, tuple(values))
         content = provisional_content(stored) if stored.values else None
     else:
@@ -785,7 +787,7 @@ def _changes(night: Night, before: EarlierJudgement) -> list[str]:
     return [
         f"{night.name_of(v.measure)} of {v.score} {amount(was, _DIGITS)} → "
         f"{amount(v.value, _DIGITS)}"
-        for v in night.overall
+        for v in night.overall.values()
         if v.measure in night.measures[:1]
         and (was := old.get((v.score, v.measure))) is not None
         and not (math.isnan(was) and math.isnan(v.value))

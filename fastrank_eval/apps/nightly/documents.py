@@ -14,9 +14,9 @@ from fastrank_eval.apps.nightly.night import (
     KINDS,
     PERIODS,
     Finding,
+    Key,
     Night,
     NightCalibration,
-    key_of,
 )
 from fastrank_eval.apps.nightly.periods import (
     composition_parts,
@@ -140,7 +140,7 @@ def document(night: Night) -> _Row:
         "findings": [_named(night, one) for one in night.findings],
         "next_steps": [
             {
-                **{key: getattr(one.finding, key) for key in ("score", "slice", "measure")},
+                **Key.of(one.finding)._asdict(),
                 "name": night.name_of(one.finding.measure),
                 "condition": one.finding.condition,
                 "command": one.command,
@@ -214,8 +214,8 @@ def _difference_rows(night: Night) -> list[_Row]:
     ]
 
 
-def _key(row: _Row) -> tuple[str, str, str]:
-    return row["score"], row["slice"], row["measure"]
+def _key(row: _Row) -> Key:
+    return Key(row["score"], row["slice"], row["measure"])
 
 
 def _row(night: Night, value: MeasureValue) -> _Row:
@@ -270,13 +270,13 @@ def _top_changes(night: Night, differences: Iterable[_Row]) -> list[_Row]:
     before other changes, then by strength. A model and slice has at most one from the baseline and
     one since earlier nights, chosen in the same order.
     """
-    failed = [one for one in night.findings if one.kind == "gate"]
+    failed = {(Key.of(one), one.compared) for one in night.findings if one.kind == "gate"}
     ranked: dict[object, list[tuple[tuple[bool, bool, bool, float], _Row]]] = {}
     for one in differences:
         colour = tone(one["verdict"])
         if one["slice"] == ALL or colour not in CHANGES:
             continue
-        alarmed = any(key_of(f) == _key(one) and f.compared in ("", one["kind"]) for f in failed)
+        alarmed = any((_key(one), kind) in failed for kind in ("", one["kind"]))
         other = one["measure"] not in night.measures[:1]
         rank = not alarmed, other, colour != "bad", -strength(one)
         of_slice = one["kind"] == "baseline", one["score"], one["by"], one["slice"]

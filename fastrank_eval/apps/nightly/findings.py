@@ -10,7 +10,7 @@ from functools import cache
 from itertools import pairwise
 from statistics import median
 
-from fastrank_eval import Gate, GateFailure, MeasureValue, gate, measure
+from fastrank_eval import Gate, GateFailure, gate, measure
 from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
@@ -32,9 +32,9 @@ from fastrank_eval.apps.nightly.night import (
     EARLIER,
     Finding,
     GateOutcome,
+    Key,
     Night,
     Settings,
-    key_of,
 )
 from fastrank_eval.apps.nightly.text import (
     SIGNIFICANT,
@@ -259,14 +259,14 @@ def _with_numbers(
 
     A corrected p-value of a gate, and the verdict by it, replace those of the table.
     """
-    key = key_of(finding)
-    difference = night.difference_of(kind, *key)
+    key = Key.of(finding)
+    difference = night.difference_of(kind, key)
     if difference is not None and p_adjusted is not None:
         difference = replace(difference, p_adjusted=p_adjusted)
         difference = with_verdict(difference, confidence_of(night))
         (difference,) = without_praise([difference], night)
     against = ago_exactly(kind, night) if kind in EARLIER else ""
-    return finding.with_numbers(night.value_of(*key), difference, against)
+    return finding.with_numbers(night.value_of(key), difference, against)
 
 
 def _with_limit(
@@ -289,8 +289,8 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
         return float(night.quality.rows if field == "rows" else night.quality.groups)
     if field == "p_adjusted":
         return finding.p_adjusted
-    key = key_of(finding)
-    rows = filter(None, (night.value_of(*key), night.difference_of(kind, *key)))
+    key = Key.of(finding)
+    rows = filter(None, (night.value_of(key), night.difference_of(kind, key)))
     numbers = (field_of(row, field) for row in rows)
     return next((number for number in numbers if number is not None), math.nan)
 
@@ -299,9 +299,6 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
 _MIN_MOVEMENTS, _DEVIATIONS = 7, 4.0
 #: A wide difference, as a share of the value of the baseline (for AUC and GAUC: less 0.5).
 _WIDE_SHARE = 0.25
-
-#: A model and a measure.
-_Key = tuple[str, str]
 
 
 def changes(
@@ -337,22 +334,22 @@ def changes(
         in the order of the values.
     """
     findings = _worse_than_baseline(night, _gated_keys(night, gates.fail_if), history, before)
-    reported = {(one.score, one.measure) for one in findings}
+    reported = set(map(Key.of, findings))
     first = night.date - dt.timedelta(days=DAYS)
     earlier = _earlier_nights(night, first, history)[-NIGHTS:]
     if not earlier:
         return findings
     reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
-    values = [_overall_values(each) for each in earlier]
-    now, was, date = _overall_values(night), values[-1], earlier[-1].date
+    values = [each.overall for each in earlier]
+    now, was, date = night.overall, values[-1], earlier[-1].date
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
     for difference in without_praise(differences, night):
-        key = difference.score, difference.measure
+        key = Key.of(difference)
         if key in reported or difference.verdict not in SIGNIFICANT:
             continue
         usual = usual_movement([each[key].value for each in values if key in each])
         if abs(difference.delta) > usual:
-            change = Finding("change", score=key[0], slice=ALL, measure=key[1])
+            change = Finding("change", **key._asdict())
             change = change.with_numbers(now[key], difference, date.isoformat())
             # The difference may round: the value of the earlier night has all its digits.
             change = replace(change, base=was[key].value, limit=usual, number=abs(change.delta))
@@ -362,12 +359,12 @@ def changes(
 
 def _worse_than_baseline(
     night: Night,
-    gated: Set[_Key],
+    gated: Set[Key],
     history: History,
     before: Sequence[Night],
 ) -> list[Finding]:
     """Find models that are unusually worse than the baseline."""
-    now, findings = _overall_values(night), []
+    now, findings = night.overall, []
     oldest = next(iter(history.dates()), night.date)
 
     @cache
@@ -375,11 +372,11 @@ def _worse_than_baseline(
         return _earlier_nights(night, first, history)
 
     for difference in comparison_rows(night, "baseline"):
-        key = difference.score, difference.measure
-        base_key = difference.baseline, difference.measure
+        key = Key.of(difference)
+        base_key = key._replace(score=difference.baseline)
         if difference.slice != ALL or difference.verdict != "worse" or key in gated:
             continue
-        change = Finding("change", score=key[0], slice=ALL, measure=key[1])
+        change = Finding("change", **key._asdict())
         change = change.with_numbers(now[key], difference)
         change = replace(change, base=now[base_key].value)
         change = with_since(night.date, change, before)
@@ -398,8 +395,8 @@ def _worse_than_baseline(
 
 
 def _usual_deltas(
-    key: _Key,
-    base_key: _Key,
+    key: Key,
+    base_key: Key,
     since: dt.date,
     oldest: dt.date,
     read: Callable[[dt.date], Sequence[Night]],
@@ -412,8 +409,8 @@ def _usual_deltas(
         new_deltas = [
             values[key].value - values[base_key].value
             for each in read(since)
-            if each.baseline == base_key[0] and not _was_worse(each, key)
-            if (values := _overall_values(each)).keys() >= {key, base_key}
+            if each.baseline == base_key.score and not _was_worse(each, key)
+            if (values := each.overall).keys() >= {key, base_key}
         ]
         deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
     return deltas[-NIGHTS:]
@@ -447,10 +444,10 @@ def usual_movement(past: Sequence[float]) -> float:
     return _DEVIATIONS * NORMAL * median(movements)
 
 
-def _was_worse(night: Night, key: _Key) -> bool:
+def _was_worse(night: Night, key: Key) -> bool:
     """Return whether a model was found worse than the baseline."""
     return any(
-        (one.kind, one.compared, one.score, one.measure) == ("change", "baseline", *key)
+        (one.kind, one.compared, Key.of(one)) == ("change", "baseline", key)
         for one in night.findings
     )
 
@@ -468,11 +465,7 @@ def _earlier_nights(night: Night, first: dt.date, history: History) -> list[Nigh
     ]
 
 
-def _overall_values(night: Night) -> dict[_Key, MeasureValue]:
-    return {(value.score, value.measure): value for value in night.overall}
-
-
-def _gated_keys(night: Night, *gates: Sequence[str]) -> set[_Key]:
+def _gated_keys(night: Night, *gates: Sequence[str]) -> set[Key]:
     """Return the models and measures with a gate on all rows.
 
     The first of `gates` are the conditions on the night itself.
@@ -486,5 +479,5 @@ def _gated_keys(night: Night, *gates: Sequence[str]) -> set[_Key]:
             for score in night.models if term.score is None else [term.score]:
                 # A gate on a difference from the baseline does not judge the baseline.
                 if index or term.field not in COMPARISON_FIELDS or score != night.baseline:
-                    gated.add((score, str(text)))
+                    gated.add(Key(score, ALL, str(text)))
     return gated

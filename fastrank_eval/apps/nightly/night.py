@@ -6,9 +6,8 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from fastrank_eval import Measure, MeasureValue
 from fastrank_eval import measure as measure_of
@@ -25,8 +24,18 @@ def first_that_holds(texts: Mapping[str, object]) -> str:
     return next((text for text, holds in texts.items() if holds), "")
 
 
-#: The key of a value, a difference or a finding: model, slice and measure.
-key_of = attrgetter("score", "slice", "measure")
+class Key(NamedTuple):
+    """The subject of a value, a difference or a finding."""
+
+    score: str
+    slice: str
+    measure: str
+
+    @classmethod
+    def of(cls, one: MeasureValue | NightDifference | Finding) -> Self:
+        """Return the key of a value, a difference or a finding."""
+        return cls(one.score, one.slice, one.measure)
+
 
 #: Earlier nights that each night is compared with, and how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
@@ -535,18 +544,18 @@ class Night:
         return str(self.conventions.get("names", {}).get(measure, measure))
 
     @property
-    def overall(self) -> list[MeasureValue]:
+    def overall(self) -> dict[Key, MeasureValue]:
         """The values of all rows."""
-        return [value for value in self.values if value.slice == ALL]
+        return {Key.of(value): value for value in self.values if value.slice == ALL}
 
-    def value_of(self, *key: str) -> MeasureValue | None:
+    def value_of(self, key: Key) -> MeasureValue | None:
         """Return the value of a model, a slice and a measure, or None."""
-        return next((one for one in self.values if key_of(one) == key), None)
+        return next((v for v in self.values if (v.score, v.slice, v.measure) == key), None)
 
-    def difference_of(self, kind: str, *key: str) -> NightDifference | None:
+    def difference_of(self, kind: str, key: Key) -> NightDifference | None:
         """Return the difference of a kind of `value_of`, or None."""
         of_kind = (one for one in self.compared if one.kind == kind)
-        return next((one for one in of_kind if key_of(one) == key), None)
+        return next((d for d in of_kind if (d.score, d.slice, d.measure) == key), None)
 
     def find(self, text: str) -> Measure | None:
         """Find the measure that was computed for a requested one, or None."""

@@ -27,7 +27,7 @@ from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import FEW_VALUES, QUANTILES
-from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
+from fastrank_eval.apps.nightly.night import EARLIER, Finding, Key, Night
 from fastrank_eval.apps.nightly.periods import fill_date
 from fastrank_eval.apps.nightly.run import free_name
 from fastrank_eval.engine.conventions import profile_of
@@ -465,17 +465,17 @@ def _tables(config: NightlyConfig, night: Night) -> Iterator[pa.Table]:
             continue
         finding = step.finding
         if str(measure) != finding.measure:
-            key = finding.score, finding.slice, str(measure)
-            value, difference = night.value_of(*key), night.difference_of(finding.compared, *key)
+            key = Key.of(finding)._replace(measure=str(measure))
+            value, difference = night.value_of(key), night.difference_of(finding.compared, key)
             bare = replace(finding, measure=key[2], value=math.nan, base=math.nan, delta=math.nan)
             finding = bare.with_numbers(value, difference, finding.against)
-        key = tuple(getattr(finding, name) for name in _KEYS)
+        shown = tuple(getattr(finding, name) for name in _KEYS)
         try:
             where = rows_condition(night, finding)
         except ArgumentError:
             continue
-        if key not in seen:
-            seen.add(key)
+        if shown not in seen:
+            seen.add(shown)
             yield _table(config, night, finding, measure, where)
 
 

@@ -23,8 +23,8 @@ from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     Finding,
     GateOutcome,
+    Key,
     Night,
-    key_of,
 )
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.results.gate_judge import field_of
@@ -210,10 +210,10 @@ def worst_first(
 def _differences(parsed: Gate, night: Night, kind: str) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the sizes of the differences for the worse, by model and slice."""
     measures = {str(night.find(term.measure)) for term in parsed.terms}
-    values = {key_of(v): v.value for v in night.values}
+    values = {Key.of(v): v.value for v in night.values}
     for one in night.compared:
         if one.kind == kind and one.measure in measures and one.verdict == "worse":
-            value = values.get(key_of(one), math.nan)
+            value = values.get(Key.of(one), math.nan)
             smallest = smallest_difference(one.ci_low, one.ci_high)
             size = share_of_larger(smallest, value, value - one.delta)
             yield (one.score, one.slice), size
@@ -547,7 +547,7 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
         if each.kind in ("change", "alarm"):
             key = each.kind, each.score, each.against, each.condition
         elif each.kind == "gate" and each.compared and not each.detail:
-            key = each.kind, each.score, each.slice, each.measure, each.compared
+            key = each.kind, each.compared, *Key.of(each)
         findings_by_key.setdefault(key, []).append(each)
     return list(findings_by_key.values())
 
@@ -634,7 +634,7 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
 
 def _baseline_text(night: Night, finding: Finding) -> str:
     """Describe the value of the baseline and the difference from it."""
-    one = night.difference_of("baseline", *key_of(finding))
+    one = night.difference_of("baseline", Key.of(finding))
     if one is None or not math.isfinite(one.delta):
         return ""
     base = _number(finding.value - one.delta, one.delta)

@@ -39,7 +39,7 @@ def test_clusters__of_nights__stand_behind_errors_and_are_told(clustered: Path) 
     assert 1 < clusters < night.quality.groups  # type: ignore[operator]
     assert night.conventions["columns"]["cluster"] == ["household"]
     assert (night.conventions["clusters"], night.unit) == (clusters, "cluster")
-    assert [(v.se, v.clusters) for v in night.overall] == [(v.se, v.clusters) for v in own]
+    assert [(v.se, v.clusters) for v in night.overall.values()] == [(v.se, v.clusters) for v in own]
     assert all(v.clusters is not None for v in night.values)
     assert any(line.kind == "yesterday" for line in night.compared)
     (note,) = (note for note in night.notes if note.startswith("clusters: household ("))

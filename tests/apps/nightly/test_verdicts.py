@@ -24,7 +24,7 @@ from fastrank_eval.apps.nightly.findings import (
     score_findings,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, Night, NightDifference, NightQuality
+from fastrank_eval.apps.nightly.night import Finding, Key, Night, NightDifference, NightQuality
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import sentences
@@ -286,8 +286,8 @@ def test_slice_that_fails__is_first_on_the_page_and_in_markdown(night: Night, ca
 
 def in_side(night: Night) -> tuple[Any, Any]:
     """The difference and the value of score_b in slot=side."""
-    key = "score_b", "slot=side", "GAUC"
-    return night.difference_of("baseline", *key), night.value_of(*key)
+    key = Key("score_b", "slot=side", "GAUC")
+    return night.difference_of("baseline", key), night.value_of(key)
 
 
 def told(night: Night, *gates: str, **changes: Any) -> list[str]:
