@@ -16,7 +16,9 @@ from bench.report import fill_block, readme_block, results
 from bench.runs import read_run
 
 #: Programs of their own, with options of their own.
-OTHERS = ("alarms", "cores", "coverage", "disk", "lock", "nulls", "profile", "scale", "spark")
+OTHERS = (
+    "alarms", "cores", "coverage", "disk", "lock", "night", "nulls", "profile", "scale", "spark",
+)  # fmt: skip
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "build" / "bench" / "run.json"
 

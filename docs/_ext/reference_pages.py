@@ -487,10 +487,10 @@ def scale_table() -> str:
     )
 
 
-def disk_tables() -> str:
-    """Write sizes on disk, from the report of `make bench ARGS=disk`."""
-    report = (HERE.parent / "bench" / "DISK.md").read_text(encoding="utf-8")
-    return report.partition("\n## Sizes\n\n")[2]
+def measured(name: str, section: str) -> str:
+    """Return the last section of the report of a benchmark, such as `make bench ARGS=disk`."""
+    report = (HERE.parent / "bench" / name).read_text(encoding="utf-8")
+    return report.partition(f"\n## {section}\n\n")[2]
 
 
 def history_tables() -> str:
@@ -615,7 +615,8 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "options.inc"] = option_table()
     files[HERE / "reference" / "loggers.inc"] = logger_table()
     files[HERE / "how-to" / "scale.inc"] = scale_table()
-    files[HERE / "how-to" / "disk.inc"] = disk_tables()
+    files[HERE / "how-to" / "disk.inc"] = measured("DISK.md", "Sizes")
+    files[HERE / "how-to" / "many-rows.inc"] = measured("NIGHT.md", "Costs")
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
