@@ -115,7 +115,7 @@ BINS = Param("bins", None, "number of bins; required", integer(1, most=10**6, op
 
 
 class _SumsByKey(PooledMeasure):
-    """Base class: weight, positives and predictions by bin or by value of a field.
+    """Base class: weight, positives and predictions by bin or value.
 
     There is no standard error: a gap of prediction and share of positives has no derivative at 0,
     and the gaps of a calibrated model are near 0. There the estimate is too high by about its own
