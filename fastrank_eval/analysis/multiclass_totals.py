@@ -566,9 +566,12 @@ class ClassTotals:
         decided = plan.of_rows(filter(plan.decides, plan.measures))
         ordered = plan.of_rows(filter(over_pairs, plan.measures))
         overall = list(filter(plan.overall, plan.measures))
-        plans: dict[tuple[Any, ...], Plan] = {("class", k): scored for k in self._classes}
-        if decided.measures:
-            plans |= {("decided", k): decided for k in self._classes}
+        plans: dict[tuple[Any, ...], Plan] = {
+            (kind, k): each
+            for kind, each in (("class", scored), ("decided", decided))
+            for k in self._classes
+            if each.measures
+        }
         if not {"ovo", "ovo_weighted"}.isdisjoint(plan.averages):
             plans |= {("ovo", *pair): ordered for pair in permutations(self._classes, 2)}
         if "mu" in plan.averages:
