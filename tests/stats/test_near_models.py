@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastrank_eval as fe
 
@@ -105,34 +103,3 @@ def test_error_of_logloss__of_scores_that_hardly_differ__is_that_of_two_passes(s
     # About the loss of a constant score, whose sum is the same in every group.
     mine = of_groups(log, losses - base) / len(losses)
     assert found.se == pytest.approx(error(mine), rel=max(1e-6, 1e-15 / spread))
-
-
-@given(
-    st.lists(st.floats(0.01, 0.99), min_size=2, max_size=12),
-    st.floats(1e-15, 1e-3),
-    st.booleans(),
-)
-def test_difference_of_means__of_values_as_near_as_doubles_are__is_never_lost(
-    values: list[float], eps: float, weighted: bool
-) -> None:
-    from fractions import Fraction
-
-    from fastrank_eval.stats.means import MeanState, PairedState
-    from fastrank_eval.stats.tally import add_groups
-
-    a = np.array(values)
-    b = a * (1 + eps * np.arange(len(a)))
-    w = np.arange(1.0, len(a) + 1) / 3 if weighted else None
-    states, ones = [MeanState(1), MeanState(1)], np.ones(len(a), np.int64)
-    paired = PairedState(1)
-    assert add_groups(states, 0, [a, b], [w, w], ones, ones, pair=paired)
-    mine, theirs = (state.model_sums(0, weighted, [0]) for state in states)
-    found = paired.differences(0, mine, theirs).se
-    weights = [Fraction(1)] * len(a) if w is None else list(map(Fraction, w.tolist()))
-    p, q = ([Fraction(x) for x in (one if w is None else one * w).tolist()] for one in (a, b))
-    total = sum(weights)
-    d = [y - x for x, y in zip(p, q, strict=True)]
-    mean = sum(d) / total
-    squares = sum((x - mean * v) ** 2 for x, v in zip(d, weights, strict=True)) / total**2
-    wanted = math.sqrt(squares * len(a) / (len(a) - 1))
-    assert found == pytest.approx(wanted, rel=1e-12)

@@ -79,18 +79,6 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
         assert found.se == pytest.approx(wanted, rel=1e-6, abs=1e-7, nan_ok=True)
 
 
-@given(GROUPS)
-def test_difference_of_sums__any_groups__has_the_error_of_two_passes(groups) -> None:
-    a, b, _, _, lines = columns(groups)
-    paired = pair_of(a, b, None, None)
-    one = lines[:0]
-    sides = (state_of(each, None, one).model_sums(0, False, [0]) for each in (a, b))
-    found = paired.differences(0, *sides, None).se
-    d = (np.nan_to_num(b) - np.nan_to_num(a))[~(np.isnan(a) & np.isnan(b))]
-    wanted = math.sqrt(len(d)) * np.std(d, ddof=1) if len(d) > 1 else math.nan
-    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6, nan_ok=True)
-
-
 @given(GROUPS, st.integers(0, 30), st.booleans())
 def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
     a, b, wa, wb, lines = columns(groups)
