@@ -175,7 +175,7 @@ def read_both(
     duplicates: str,
     remedies: tuple[str, str] = (DUPLICATES_OPTION, DUPLICATES_OPTION),
 ) -> tuple[PairTable, list[PairTable]]:
-    """Read judgements and runs, and refuse dicts of which one must be the other.
+    """Read judgements and runs; refuse dicts that are clearly swapped.
 
     Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
     tie. One of both signs is not enough: grades may be fractions, and scores whole numbers.
