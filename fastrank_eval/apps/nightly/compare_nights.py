@@ -178,9 +178,8 @@ def from_earlier(
         relative = delta / abs(old.value) if old.value else math.nan
         p_value = normal_tail(delta / se) if se > 0 and not math.isnan(delta) else math.nan
         numbers = delta, se, delta - half_width, delta + half_width, relative, p_value
-        differences.append(
-            NightDifference(kind, v.score, v.score, v.by, v.slice, v.measure, *numbers)
-        )
+        names = v.score, v.score, v.by, v.slice, v.measure
+        differences.append(NightDifference(kind, *names, *numbers))
     adjusted: list[NightDifference] = []
     for _, rows in groupby(differences, key=lambda difference: difference.by):
         family = list(rows)

@@ -28,14 +28,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     without_praise,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import (
-    EARLIER,
-    Finding,
-    GateOutcome,
-    Key,
-    Night,
-    Settings,
-)
+from fastrank_eval.apps.nightly.night import EARLIER, Finding, GateOutcome, Key, Night, Settings
 from fastrank_eval.apps.nightly.text import (
     SIGNIFICANT,
     ago_exactly,
