@@ -282,6 +282,8 @@ _MIN_USUAL, _WEEKDAYS = 7, 4
 _OF_ROWS = ("where", "columns", "score", "score_type")
 #: A slice that would have this many groups by its share is not missing by chance.
 _MIN_MISSING = 10
+#: Fewer expected clicks make a click rate too rough to be compared.
+_MIN_CLICKS = 50
 #: The most slices of a slicing whose rows a night keeps; a slicing of more is left out.
 _MAX_COUNTED = 1000
 
@@ -327,7 +329,8 @@ def _factor_flag(
     if not (limit and night.quality.rows) or len(known) < _MIN_USUAL or math.isnan(value):
         return ""
     middle = median(map(number, same))
-    if not middle or (middle <= limit * value and value <= limit * middle):
+    is_rough = name == "CTR" and middle * night.quality.rows < _MIN_CLICKS
+    if is_rough or not middle or (middle <= limit * value and value <= limit * middle):
         return ""
     less = value < middle
     times = f"{percent_text(value / middle, 3)} of" if less else f"{value / middle:.3g} times"

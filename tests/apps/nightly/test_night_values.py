@@ -321,6 +321,7 @@ UNUSUAL = {
     "few clicks": (
         {"ctr": 0.02}, ("CTR 0.02, 40% of the median 0.05 of the last 14 nights",),
     ),
+    "too few rows for clicks": ({"ctr": 0.02, "rows": 990}, ()),
     "doubled in part": (
         {"tie_rates": {"old": 0.08, "new": 0.101}},
         ("rows look doubled: 80 of 1,000 share their score with another row of their group "
