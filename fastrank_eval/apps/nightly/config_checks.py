@@ -108,7 +108,10 @@ def _named(value: Any) -> tuple[str, ...] | dict[str, str]:
 
 
 def _by_name(read: Reader) -> Reader:
-    """Accept a value, or a table of values by model or column, `"*"` for the others."""
+    """Accept a value, or a table of values by model or column.
+
+    The key ``"*"`` is for the others.
+    """
 
     def read_limits(value: Any) -> Any:
         if not isinstance(value, Mapping):

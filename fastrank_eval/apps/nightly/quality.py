@@ -297,7 +297,7 @@ def _ctr(night: Night) -> float:
 
 
 def _usual(night: Night, before: Sequence[Night]) -> list[Night]:
-    """Select the nights whose rows passed the checks and had the same conventions.
+    """Select nights of good rows and of the same conventions.
 
     Empty if they are too few for a limit.
     """
@@ -319,7 +319,10 @@ def _factor_flag(
     number: Callable[[Night], float],
     limit: float | None,
 ) -> str:
-    """Compare a number with its median on nights of the same weekday, or on the last ones."""
+    """Compare a number with its median on earlier nights.
+
+    They are of the same weekday, if there are enough.
+    """
     known = [each for each in usual if not math.isnan(number(each))]
     same = [each for each in known if each.date.weekday() == night.date.weekday()]
     same, what = same[:_WEEKDAYS], f"{night.date:%A}s"
@@ -362,7 +365,7 @@ def _doubled_flag(night: Night, usual: Sequence[Night], limit: float, dead: Coll
 
 
 def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[Finding]:
-    """Find slices without rows that had more than a share on each of the last 7 nights.
+    """Find slices that had many rows on earlier nights and have none.
 
     Parameters
     ----------
@@ -484,7 +487,9 @@ _MIN_SCORES, _FEW, _MIN_ROWS = 2, 10, 100
 
 
 def limit_of(limit: Any, name: str) -> Any:
-    """Return the limit of a model or column; a table has ``"*"`` for those it does not name.
+    """Return the limit of a model or column.
+
+    A table has ``"*"`` for those that it does not name.
 
     Examples
     --------
