@@ -55,7 +55,7 @@ def is_nested(source: object) -> bool:
     """Return whether this is a mapping of mappings, the form of pytrec_eval."""
     if not isinstance(source, Mapping):
         return False
-    return all(issubclass(kind, Mapping) for kind in {*map(type, source.values())})
+    return all(isinstance(docs, Mapping) for docs in source.values())
 
 
 def is_one_run(run: Mapping[Any, Any]) -> bool:
@@ -75,9 +75,9 @@ def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileCol
         If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
         infinite grade.
     """
-    of_queries = [docs for docs in source.values() if docs]
-    queries = _id_column([query for query, docs in source.items() if docs], "query")
-    empty = _id_column([query for query, docs in source.items() if not docs], "query")
+    of_queries = [docs for docs in source.values() if len(docs)]
+    queries = _id_column([query for query, docs in source.items() if len(docs)], "query")
+    empty = _id_column([query for query, docs in source.items() if not len(docs)], "query")
     docs = _id_column([*chain.from_iterable(of_queries)], "document")
     values = [*chain.from_iterable(docs.values() for docs in of_queries)]
     lengths = np.fromiter(map(len, of_queries), np.int64, len(of_queries))
@@ -109,7 +109,7 @@ def _id_column(keys: Sequence[object], what: str) -> pa.Array:
 
 def _id_text(key: object, what: str) -> str:
     if isinstance(key, str):
-        return key
+        return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return str(key)
     raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")

@@ -51,6 +51,19 @@ IDS = st.sampled_from(["1", "2", "10", "é", "1 "])
 DICTS = st.dictionaries(IDS, st.dictionaries(IDS, NUMBERS, max_size=5), max_size=5)
 
 
+def test_read_qrels__mapping_that_is_false_and_ids_of_odd_classes__reads_all() -> None:
+    class Empty(dict):  # type: ignore[type-arg]
+        def __bool__(self) -> bool:
+            return False
+
+    class Long(str):
+        def __len__(self) -> int:
+            return 9
+
+    table = read_qrels({"q": Empty({"a": 1, Long("b"): 0})})
+    assert table.to_pydict() == {"query": ["q", "q"], "doc": ["a", "b"], "grade": [1, 0]}
+
+
 @given(DICTS, DICTS, st.booleans())
 def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
     found = join(qrels, run or b"", complete=complete)
