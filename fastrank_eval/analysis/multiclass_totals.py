@@ -707,8 +707,10 @@ class ClassTotals:
                 if average == "micro":
                     computed = self._value(measure, self._together[self._kind(measure)])
                 elif average in OVER_PAIRS:
-                    computed = self._over_pairs(measure, average) if over_pairs(measure) else []
-                if average != "samples" and computed:
+                    if not over_pairs(measure):
+                        continue
+                    computed = self._over_pairs(measure, average)
+                if average != "samples":
                     yield self._measure_value(measure, average, computed)
         yield from self._means_over_rows()
 
@@ -753,7 +755,7 @@ class ClassTotals:
             more = {"aggregate": "pooled", "details": dict(computed.details)}
             computed = [computed] * len(rows)
         elif average in OVER_PAIRS:
-            pairs = np.array([*combinations(self._classes, 2)]).T
+            pairs = np.array([*combinations(self._classes, 2)], np.int64).reshape(-1, 2).T
             rows = positives = positives[pairs].sum(axis=0)
             support = support[pairs[0]] + support[pairs[1]]
         applied = [self._apply_policy(measure, value) for value in computed]

@@ -97,6 +97,16 @@ def auc(scores: list[Fraction], labels: list[bool], weights: list[Fraction]) -> 
     return won / total
 
 
+def test_auc__over_pairs_of_one_class__is_undefined() -> None:
+    log = {"y": ["a", "a"], "a": [0.1, 0.2]}
+    for average in ("ovo", "ovo_weighted", "mu"):
+        result = evaluate_classes(
+            log, label="y", scores=["a"], measures="AUC", average=["macro", average]
+        )
+        assert len(result.values) == 2
+        assert math.isnan(result.value("AUC", average=average))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_auc__over_pairs__is_hand_and_tills_and_mu(weighted: bool) -> None:
     random = np.random.default_rng(3)
