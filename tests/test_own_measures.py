@@ -46,6 +46,28 @@ class Coverage(fe.Measure):
         return ranking.relevant(self.rel) / ranking.rows
 
 
+def test_kernel__set_by_a_method__is_refused() -> None:
+    class Method(fe.Measure):
+        """Method, a measure whose kernel is not an attribute."""
+
+        name, formula, reference = "Method", "R / N", "none"
+        options = (REL, WEIGHT)
+
+        def group_function(self):
+            return None
+
+    with pytest.raises(fe.MeasureError, match="must be a GroupFunction, got a method of Method"):
+        fe.evaluate(LOG, measures=[Method()], **ROLES)
+
+
+@pytest.mark.parametrize(
+    "docstring, summary",
+    [("\n    Named, the share.\n    ", "share"), ("Errors, all of them.", "Errors, all of them")],
+)  # fmt: skip
+def test_summary__is_the_first_line_after_the_name(docstring: str, summary: str) -> None:
+    assert type("Named", (fe.Measure,), {"name": "Named", "__doc__": docstring}).summary == summary
+
+
 def coverage(rows: list[Row]) -> float:
     return sum(row.label >= 1 for row in rows) / len(rows)
 

@@ -462,6 +462,11 @@ _NO_GRADES = GradedGains(np.empty((0, 1)), _NO_ORDER)
 def _function_of(measure: Measure) -> GroupFunction | None:
     """Return the kernel of a measure; refuse methods that it would not call."""
     kind, function = type(measure), measure.group_function
+    if not isinstance(function, GroupFunction | None):
+        raise MeasureError(
+            f"{measure}: group_function must be a GroupFunction, got a {type(function).__name__} "
+            f"of {kind.__name__}; set it in the class: group_function = GroupFunction(kernel)."
+        )
     replaced = ["to_summand"] if function is None else ["to_summand", "reasons"]
     for name in replaced:
         if getattr(kind, name) is not getattr(Measure, name):

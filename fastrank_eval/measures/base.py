@@ -104,7 +104,7 @@ aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
 #: Classes of these modules register when they are defined.
 _FAMILIES = "fastrank_eval.measures."
 #: What precedes the summary in a docstring: "P@k, the ".
-_NAME = re.compile(r"^\w+(@\w)?, (the )?")
+_NAME = re.compile(r"(\w+)(?:@\w)?, (?:the )?")
 _AGGREGATES = ("mean", "sum", "geometric mean")
 
 
@@ -194,9 +194,11 @@ class Measure:
                 cls.group_function = None
                 break
         if "name" in cls.__dict__:
-            if cls.__doc__ and "summary" not in cls.__dict__:
-                line = cls.__doc__.partition("\n")[0]
-                cls.summary = _NAME.sub("", line).removesuffix(".")
+            if "summary" not in cls.__dict__:  # python -OO strips docstrings
+                line = (cls.__doc__ or cls.name).strip().partition("\n")[0]
+                found = _NAME.match(line)
+                known = found is not None and found[1] in (cls.name, *cls.aliases)
+                cls.summary = line[found.end() if found and known else 0 :].removesuffix(".")
             if cls.__module__.startswith(_FAMILIES):
                 _add(cls)
 

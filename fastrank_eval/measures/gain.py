@@ -539,7 +539,7 @@ class GainAtRelevantRows(_AgainstBest):
 
 
 class GainAtLevels(_AgainstBest):
-    """RnDCG, the mean of nDCG at the ranks where the ideal gain decreases.
+    """RnDCG, the mean of nDCG at the end and where the ideal gain falls.
 
     With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18. The end of
     the list is added if more than one row follows the last of them, as in trec_eval.
@@ -565,7 +565,7 @@ class GainAtLevels(_AgainstBest):
 
 
 class LaggingGain(_AgainstBest):
-    """G, gains over the log of their lag behind the ideal list.
+    """G, each gain over the log of how much later than ideal it comes.
 
     The lag is the cumulated gain of the ideal list less that of the list. The ideal list counts at
     least 1 at each rank, also after its last relevant row. The gain of the list includes the row

@@ -256,7 +256,7 @@ class InformationGain(NormalizedEntropy):
 
 
 class PositiveEntropy(NormalizedEntropy):
-    """NEPos, the part of NE that positives add."""
+    """NEPos, the positives' part of the normalised entropy NE."""
 
     name = "NEPos"
     formula = "- sum_i w_i y_i ln p_i / sum_i w_i / -(c ln c + (1 - c) ln(1 - c))"
@@ -500,7 +500,7 @@ class _MeanPrediction(SummedMeasure):
 
 
 class PredictedOverObserved(_MeanPrediction):
-    """PCOC, predicted over observed clicks: 1 is calibrated, more too high."""
+    """PCOC, predicted over observed clicks; above 1 it over-estimates."""
 
     name = "PCOC"
     formula = "sum_i w_i p_i / sum_i w_i y_i"
