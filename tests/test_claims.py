@@ -422,7 +422,10 @@ def nights_of_the_same_users(
     nights: int, lowest: float = 0.1, click: object = None, after: int = 0
 ) -> tuple[list[Any], dict[str, Any]]:
     """Run nights of the same 30 users, one with other labels; outcomes, and the last JSON."""
-    Path("nightly.toml").write_text(NIGHT.replace("OPTION", 'unjudged = "drop"'))
+    limits = (
+        "\n[quality]\nmax_ctr_factor = 0\n"  # it would say more than that labels are of one class
+    )
+    Path("nightly.toml").write_text(NIGHT.replace("OPTION", 'unjudged = "drop"') + limits)
     outcomes = []
     for night in range(1, nights + after + 1):
         random, date = np.random.default_rng(night), f"2026-11-{night:02}"

@@ -96,6 +96,7 @@ HISTORY = {
     "volume_drift": "rows: distance from the median of the last 14 nights with rows (of 28 days), "
     "in scaled median absolute deviations",
     "ctr_drift": "the same of the click rate",
+    "unusual": "whether the flags are only that numbers differ from those of earlier nights",
     "flags": "list: what is wrong, in words",
     "value.": "A row for each model, slice and measure.",
     "value": "the value; NULL if it is undefined",

@@ -31,6 +31,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval.apps.nightly.night import PERIODS as DAYS_OF_PERIODS
 from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
 from fastrank_eval.apps.nightly.text import NOT_EVALUATED, STATUSES
 from fastrank_eval.engine.records import LEFT_OUT
@@ -301,6 +302,7 @@ VERSION = 16
 PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
+_LONGEST_PERIOD = max(DAYS_OF_PERIODS.values())
 _T = TypeVar("_T")
 _FIRST, _LAST = dt.date.min, dt.date.max
 _RESTORE = "Take the file from a backup, or name another and run its nights again."
@@ -473,7 +475,14 @@ class History:
             self._insert("value", rows_of("value", night, night.values))
             self._insert("difference", rows_of("difference", night, night.compared))
             self._insert("state", [(*keys, *each) for each in states.contents.items()])
-            self._forget_periods(night.date)
+            # The weeks and months of later nights may have this one; without states they stay.
+            later = night.date + dt.timedelta(days=_LONGEST_PERIOD - 1)
+            self._database.execute(
+                "DELETE FROM state WHERE date > ?1 AND date <= ?2 AND label = ?3 AND kind = ?4 AND "
+                "EXISTS (SELECT 1 FROM state AS own WHERE own.label = state.label AND "
+                "own.date = state.date AND own.kind <> ?4)",
+                (night.date.isoformat(), later.isoformat(), night.label, PERIODS),
+            )
             # Only later nights of the same age are compared with provisional values.
             old = night.date - dt.timedelta(days=_PROVISIONAL_DAYS)
             self._database.execute(
@@ -481,24 +490,18 @@ class History:
                 (old.isoformat(), night.label, PROVISIONAL),
             )
 
-    def _forget_periods(self, date: dt.date) -> None:
-        """Remove the weeks and months of later nights: they may have this one."""
-        self._database.execute(
-            "DELETE FROM state WHERE date > ? AND label = ? AND kind = ?",
-            (date.isoformat(), self.label, PERIODS),
-        )
-
     def write_failure(self, date: dt.date, reason: str) -> None:
         """Store why a night was not evaluated, unless the history has the night.
 
-        It counts as no night: a date has a night or such a reason. `write` removes the reason.
+        It counts as no night: a date has a night or such a reason. `write` removes the reason. A
+        date before the first night, or a year after the last, is taken for a mistake.
         """
-        keys = date.isoformat(), self.label
         written_at = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         with self.transaction():
-            if not self.statuses(date, date):
-                self._insert(NOT_EVALUATED, [(*keys, reason, written_at)])
-                self._forget_periods(date)
+            nights = self.dates() or [date]
+            is_near = nights[0] <= date <= nights[-1] + dt.timedelta(days=365)
+            if is_near and not self.statuses(date, date):
+                self._insert(NOT_EVALUATED, [(date.isoformat(), self.label, reason, written_at)])
 
     def failures(
         self, first: dt.date | None = None, last: dt.date | None = None

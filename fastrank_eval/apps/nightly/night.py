@@ -131,6 +131,8 @@ class NightQuality:
         absolute deviations; NaN with fewer than five.
     flags : tuple of str
         Descriptions of the problems.
+    unusual : bool
+        Whether they are only that numbers differ from those of earlier nights.
     """
 
     rows: int
@@ -146,6 +148,7 @@ class NightQuality:
     flags: tuple[str, ...] = ()
     tie_rates: Mapping[str, float] = field(default_factory=dict)
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unusual: bool = False
 
 
 #: The convention `labels` of a night without labels.

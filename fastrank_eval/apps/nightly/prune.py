@@ -81,7 +81,7 @@ def prune(
         ((latest,),) = history.execute("SELECT max(date) FROM night")
         last = dt.date.fromisoformat(latest) if latest else dt.date.min
         first, first_states = _first(last, keep), _first(last, keep_states)
-        notes = _notes(config, history, last, first, max(first, first_states))
+        notes = _notes(config, history, last, first, max(first, first_states)) if latest else []
         known = history.execute("SELECT DISTINCT label FROM night WHERE label <> ''")
         names = {*history.labels(), *(name for (name,) in known)}
         with nullcontext() if dry_run else history.transaction():
@@ -97,10 +97,17 @@ def prune(
     notes += [f"{path} stays: it is no page and no file of groups" for path in others]
     for suffix, what in ((".html", "pages"), (".parquet", "files of groups")):
         ours = [path for path in paths if path.suffix == suffix and path not in others]
-        size = sum(path.stat().st_size for path in ours)
-        removed += [f"{what}: {len(ours):,} ({format_bytes(size)})"] if ours else []
-        for path in () if dry_run else ours:
-            path.unlink(missing_ok=True)
+        size = count = 0
+        for path in ours:
+            try:
+                length = path.stat().st_size
+                if not dry_run:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                notes.append(f"{path} stays: {error.strerror or error}")
+            else:
+                size, count = size + length, count + 1
+        removed += [f"{what}: {count:,} ({format_bytes(size)})"] if count else []
     if not dry_run:
         for each in labels:
             _mend_links(each)

@@ -246,12 +246,14 @@ def judge_rows(
         ctr_drift=math.nan if night.provisional else drift(quality.ctr, [*map(_ctr, recent)]),
     )
     usual = _usual(night, before)
-    flags = [
-        "" if quality.rows or night.provisional else no_labels_text(night),
-        "" if repeated is None else f"the rows are those of {repeated}",
+    unusual = [
         _doubled_flag(night, usual, limits.max_tie_rise, dead),
         _factor_flag("rows", night, usual, _rows, limits.max_volume_factor),
         _factor_flag("CTR", night, usual, _ctr, limits.max_ctr_factor),
+    ]
+    flags = [
+        "" if quality.rows or night.provisional else no_labels_text(night),
+        "" if repeated is None else f"the rows are those of {repeated}",
         _below_limit("rows", judged.rows, limits.min_rows),
         _below_limit("groups", judged.groups, limits.min_groups),
         _below_limit("coverage", judged.coverage, limits.min_coverage),
@@ -272,7 +274,11 @@ def judge_rows(
         _drift_flag("rows", judged.volume_drift, limits.max_volume_drift),
         _drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift),
     ]  # fmt: skip
-    return replace(judged, flags=tuple(filter(None, flags)))
+    return replace(
+        judged,
+        flags=tuple(filter(None, [*flags[:2], *unusual, *flags[2:]])),
+        unusual=any(unusual) and not any(flags),
+    )
 
 
 #: The fewest usual nights for a limit that needs no table of the configuration, and the fewest of
@@ -284,6 +290,10 @@ _OF_ROWS = ("where", "columns", "score", "score_type")
 _MIN_MISSING = 10
 #: Fewer expected clicks make a click rate too rough to be compared.
 _MIN_CLICKS = 50
+#: A model with more ties by the median cannot show that rows are doubled.
+_MOST_TIES = 0.5
+#: Ratios of numbers that are equal differ by less.
+_ROUNDING = 1e-9
 #: The most slices of a slicing whose rows a night keeps; a slicing of more is left out.
 _MAX_COUNTED = 1000
 
@@ -299,16 +309,20 @@ def _ctr(night: Night) -> float:
 def _usual(night: Night, before: Sequence[Night]) -> list[Night]:
     """Select nights of good rows and of the same conventions.
 
-    Empty if they are too few for a limit.
+    A night that was unusual alone counts. After seven such nights in a row they are what is usual,
+    with those that follow. Empty if nights are too few for a limit.
     """
     own = [night.conventions.get(name) for name in _OF_ROWS]
     usual = [
         each
         for each in before
         if each.quality.rows
-        and each.status != "data_quality"
+        and (each.quality.unusual or each.status != "data_quality")
         and [each.conventions.get(name) for name in _OF_ROWS] == own
     ]
+    for last in range(_MIN_USUAL, len(usual) + 1):
+        if all(each.quality.unusual for each in usual[last - _MIN_USUAL : last]):
+            return usual[:last]
     return usual if len(usual) >= _MIN_USUAL else []
 
 
@@ -331,9 +345,9 @@ def _factor_flag(
     value = number(night)
     if not (limit and night.quality.rows) or len(known) < _MIN_USUAL or math.isnan(value):
         return ""
-    middle = median(map(number, same))
+    middle, most = median(map(number, same)), limit * (1 + _ROUNDING)
     is_rough = name == "CTR" and middle * night.quality.rows < _MIN_CLICKS
-    if is_rough or not middle or (middle <= limit * value and value <= limit * middle):
+    if is_rough or not middle or (middle <= most * value and value <= most * middle):
         return ""
     less = value < middle
     times = f"{percent_text(value / middle, 3)} of" if less else f"{value / middle:.3g} times"
@@ -342,26 +356,35 @@ def _factor_flag(
 
 
 def _doubled_flag(night: Night, usual: Sequence[Night], limit: float, dead: Collection[str]) -> str:
-    """Say that rows look doubled if the ties of every model rose.
+    """Say that rows may be doubled if the ties of every model rose.
 
     A row and its copy have the same scores in the same group. A model of coarser scores has more
-    ties alone.
+    ties alone. Longer groups have more ties, in proportion to the other rows of a row.
     """
-    found: dict[str, tuple[float, float, int]] = {}
+    rises: dict[str, tuple[float, float, int]] = {}
     for model, rate in night.quality.tie_rates.items():
-        rates = [each.quality.tie_rates.get(model) for each in usual[:NIGHTS]]
-        past = [each for each in rates if each is not None]
-        if model not in dead and len(past) >= _MIN_USUAL:
-            found[model] = rate, max(past), len(past)
-    if not limit or not found or any(rate - most <= limit for rate, most, _ in found.values()):
+        past = [
+            each.quality.tie_rates[model] * max(1.0, _others(night) / _others(each))
+            for each in usual[:NIGHTS]
+            if model in each.quality.tie_rates and _others(each)
+        ]
+        if model not in dead and len(past) >= _MIN_USUAL and median(past) <= _MOST_TIES:
+            rises[model] = rate - median(past), rate, len(past)
+    if not limit or not rises or min(rises.values())[0] <= limit:
         return ""
-    rate, most, nights = min(found.values())
-    rows = night.quality.rows
+    model = min(rises, key=rises.__getitem__)
+    rise, rate, nights = rises[model]
+    rows, others = night.quality.rows, named([name for name in rises if name != model])
     return (
-        f"rows look doubled: {round(rate * rows):,} of {rows:,} share their score with another row "
-        f"of their group ({named([*found])}); on the last {nights} nights at most "
-        f"{percent_text(most, 3)}"
+        f"rows may be doubled: {round(rate * rows):,} of {rows:,} share their score of {model} "
+        f"with another row of their group, and {percent_text(rate - rise, 3)} by the median of the "
+        f"last {nights} nights" + f"; more of {others} do so too" * bool(others)
     )
+
+
+def _others(night: Night) -> float:
+    """Return the mean number of other rows in the group of a row, by groups."""
+    return night.quality.rows / max(night.quality.groups, 1) - 1
 
 
 def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[Finding]:
@@ -385,7 +408,8 @@ def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[
                 missing.append((-share, label))
     names = [f"{label} ({percent_text(-share, 3)})" for share, label in sorted(missing)]
     text = f"No rows in {named(names)}; the share is the least of the last {_MIN_USUAL} nights"
-    return [Finding("missing", slice=ALL, detail=text)] if names else []
+    # They had rows on the nights before.
+    return [Finding("missing", slice=ALL, detail=text, since=night.date)] if names else []
 
 
 def _slices(evaluation: Evaluation) -> dict[str, dict[str, int]]:

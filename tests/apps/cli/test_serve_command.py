@@ -37,6 +37,7 @@ class History:
     def read(self, first, last, **_): return [n for n in month() if first <= n.date <= last]
     def heads(self, first, last): return []
     def repeats(self, first, last): return {}
+    def failures(self, first=None, last=None): return {}
     def provisional(self, first=None, last=None): return {}
     def state(self, date, kind): return None
     def with_periods(self, night): return None

@@ -147,6 +147,31 @@ def test_failure__is_kept_only_for_dates_without_a_night(path: Path) -> None:
         assert (history.dates(), history.failures()) == ([first, second], {})
 
 
+def test_failure__long_before_or_after_the_nights__is_not_kept(path: Path) -> None:
+    with History(path) as history:
+        history.claim("report", ["click"])
+        history.write(a_night(10))
+        for date in (dt.date(2016, 11, 10), dt.date(2062, 11, 10)):
+            history.write_failure(date, "no folder")
+        assert history.failures() == {}
+
+
+def test_month__of_a_night_without_states__stays_when_an_earlier_night_is_written(
+    path: Path,
+) -> None:
+    with History(path) as history:
+        history.claim("report", ["click"])
+        for day, states in ((5, {}), (6, {"groups": b"6"}), (7, {})):
+            history.write(a_night(day), SavedStates(states))
+        for day in (6, 7):
+            (night,) = history.read(dt.date(2026, 11, day), dt.date(2026, 11, day))
+            history.write_periods(night, history.changes())
+        history.write_failure(dt.date(2026, 11, 6), "no file")
+        history.write(a_night(5))
+        kept = [bool(history.state(dt.date(2026, 11, day), "periods")) for day in (6, 7)]
+        assert kept == [False, True]
+
+
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
     with History(path) as history:
         history.write(a_night(1))

@@ -324,15 +324,17 @@ UNUSUAL = {
     "too few rows for clicks": ({"ctr": 0.02, "rows": 990}, ()),
     "doubled in part": (
         {"tie_rates": {"old": 0.08, "new": 0.101}},
-        ("rows look doubled: 80 of 1,000 share their score with another row of their group "
-         "(old, new); on the last 14 nights at most 1%",),
+        ("rows may be doubled: 80 of 1,000 share their score of old with another row of their "
+         "group, and 1% by the median of the last 14 nights; more of new do so too",),
     ),
     "coarser scores": ({"tie_rates": {"old": 0.8, "new": 0.03}}, ()),
     "a new model": (
         {"tie_rates": {"old": 0.8, "newest": 0.0}},
-        ("rows look doubled: 800 of 1,000 share their score with another row of their group "
-         "(old); on the last 14 nights at most 1%",),
+        ("rows may be doubled: 800 of 1,000 share their score of old with another row of their "
+         "group, and 1% by the median of the last 14 nights",),
     ),
+    "longer groups": ({"rows": 1900, "tie_rates": {"old": 0.021, "new": 0.06}}, ()),
+    "twice as many, rounded": ({"ctr": 0.1 + 1e-17}, ()),
 }  # fmt: skip
 
 
@@ -367,6 +369,34 @@ def test_limits__without_a_table__know_the_weekday() -> None:
         f"rows 1,000, 7.14 times the median 140 of the last 4 {night.date:%A}s",
     )
     assert judge_rows(night, before[:27], limits).flags == ()
+
+
+def test_limits__without_a_table__learn_what_lasts() -> None:
+    limits, date = settings("quality"), nights_before(1)[0].date
+    night = replace(nights_before(1)[0], date=date)
+    before = nights_before(30, date=date)
+    half = [
+        replace(each, status="data_quality", quality=replace(each.quality, rows=300, unusual=True))
+        for each in before[:7]
+    ]
+    few = replace(night, quality=replace(night.quality, rows=300))
+    assert judge_rows(few, [*half[:6], *before[6:]], limits).unusual
+    judged = judge_rows(few, [*half, *before[7:]], limits)
+    assert (judged.flags, judged.unusual) == ((), False)
+    assert judge_rows(night, [*half, *before[7:]], limits).unusual
+    # Limits of the configuration say what is wrong, not what is unusual.
+    assert not judge_rows(few, before, settings("quality", min_rows=400)).unusual
+
+
+def test_doubled_rows__are_not_judged_by_a_model_that_mostly_ties() -> None:
+    night, limits = nights_before(1)[0], settings("quality")
+    before = nights_before(14, date=night.date, tie_rates={"old": 0.01, "flat": 1.0})
+    doubled = replace(night, quality=replace(night.quality, tie_rates={"old": 1.0, "flat": 1.0}))
+    assert "may be doubled" in judge_rows(doubled, before, limits).flags[0]
+    only = [
+        replace(each, quality=replace(each.quality, tie_rates={"flat": 1.0})) for each in before
+    ]
+    assert judge_rows(doubled, only, limits).flags == ()
 
 
 def test_missing_slices__are_those_that_every_night_had() -> None:

@@ -19,6 +19,7 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page as page_module
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
+    Finding,
     Night,
     NightQuality,
 )
@@ -143,6 +144,18 @@ def test_page__of_a_month__small_and_fast() -> None:
         seconds.append(time.process_time() - start)
     assert size <= 3_000_000
     assert min(seconds) <= 3
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [("gate", "gate failed"), ("scores", "too few distinct scores"), ("drift", "drifted"),
+     ("alarm", "changed"), ("undefined", "no value"), ("missing", "missing")],
+)  # fmt: skip
+def test_page__finding_of_any_kind__is_named(kind: str, words: str) -> None:
+    condition = "GAUC < 1" * (kind == "gate")
+    night = tiny(findings=(Finding(kind, condition, slice="all", detail="what"),))
+    shown = page([night]).partition('<section id="findings"')[2].partition("</section>")[0]
+    assert f">{words}<" in shown
 
 
 def test_page__same_nights__same_bytes(html: str) -> None:

@@ -169,3 +169,11 @@ def test_prune__wrong_options_or_no_history__are_refused(
     assert refused.exit_code == 2
     assert why in refused.stderr
     assert everything(folder) == before
+
+
+def test_prune__history_without_nights__removes_what_is_left(nights: Path) -> None:
+    with closing(sqlite3.connect("history.db")) as database, database:
+        database.execute("DELETE FROM night")
+    done = nightly("prune", *BOTH)
+    assert done.exit_code == 0
+    assert "removed rows of value" in done.stdout
