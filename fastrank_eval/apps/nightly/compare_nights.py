@@ -266,7 +266,7 @@ class EarlierNight(NamedTuple):
     reason : str
         Empty if there is a night.
     incomparable : bool
-        Whether the night exists but its numbers cannot be compared.
+        Whether the night was run but has no numbers that can be compared.
     """
 
     night: Night | None
@@ -300,9 +300,9 @@ def _comparable(
     if not night.has_labels:
         return EarlierNight(None, "the night has no labels yet")
     if earlier is None:
-        failed = history.failures(date, date)
+        failed = bool(history.failures(date, date))
         reason = f"{date} was not evaluated" if failed else f"history has no rows of {date}"
-        return EarlierNight(None, reason)
+        return EarlierNight(None, reason, incomparable=failed)
     rows, different = earlier.quality.rows, convention_differences(night, earlier)
     reasons = {
         f"no row of {date} has a label": not rows and earlier.unlabelled_rows,

@@ -525,9 +525,14 @@ def with_periods(night: Night, history: History) -> Night:
     for date, other in sorted(repeats.items()):
         names = [name for name, days in PERIODS.items() if _within(date, night, days)]
         notes[f"{date} is left out: its rows are those of {other}"] = names
+    failed: dict[tuple[str, ...], dict[dt.date, str]] = {}
     for date, reason in history.failures(first, night.date).items():
-        names = [name for name, days in PERIODS.items() if _within(date, night, days)]
-        notes[f"{date} was not evaluated: {reason}"] = names
+        in_periods = tuple(name for name, days in PERIODS.items() if _within(date, night, days))
+        failed.setdefault(in_periods, {})[date] = reason
+    for in_periods, reasons in failed.items():
+        were = "were not evaluated; the last" if len(reasons) > 1 else "was not evaluated"
+        text = f"{', '.join(map(str, reasons))} {were}: {reasons[max(reasons)]}"
+        notes[text] = list(in_periods)
     doubtful: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for each in heads:
         in_periods = tuple(name for name, nights in dates.items() if each.date in nights)

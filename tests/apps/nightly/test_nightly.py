@@ -172,9 +172,17 @@ def test_night__not_evaluated__is_said_until_it_is_run_again(folder: Path) -> No
     (note,) = [text for text in night["period_notes"] if "was not evaluated" in text]
     assert note.startswith(f"week and month: {on(3)} was not evaluated: ")
     assert night["period_nights"]["week"]["nights"] == 3
+    assert f"not compared with yesterday: {on(3)} was not evaluated" in night["notes"]
     page = Path("pages/index.html").read_text()
     assert said not in page
     assert f"<title>{on(3)} was not evaluated: " in page
+
+    Path(f"logs/day={on(5)}").rename("missing")
+    assert nightly("--date", on(5), "-q").exit_code == 2
+    outcome = nightly("--date", on(6), "-q", "--json", "-")
+    (night,) = json.loads(outcome.stdout)["nights"]
+    start = f"week and month: {on(3)}, {on(5)} were not evaluated; the last: "
+    assert len([text for text in night["period_notes"] if text.startswith(start)]) == 1
 
     shutil.rmtree(broken.parent)
     Path("moved").rename(broken.parent)
@@ -183,7 +191,7 @@ def test_night__not_evaluated__is_said_until_it_is_run_again(folder: Path) -> No
     before = dump()
     assert nightly("--date", on(3), "-q").exit_code == 2
     assert dump() == before
-    assert len(kept()) == 4
+    assert len(kept()) == 5
 
 
 def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Path) -> None:
