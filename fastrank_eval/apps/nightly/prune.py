@@ -132,14 +132,14 @@ def _notes(
     waits = (each.labels_complete_after or dt.timedelta() for each in configs)
     wait = math.ceil(max(waits) / dt.timedelta(days=1))
     drift, month = 2 * config.drift.nights, max(PERIODS.values()) - 1
-    needs = {
-        "nights": (first, DAYS, "usual rows, click rates and movements"),
-        "states": (first_states, month, "weeks, months and last week"),
-        "states of drift": (first_states, drift, "numbers of drift"),
-    }
+    needs = (
+        ("usual rows, click rates and movements need", "nights", first, DAYS),
+        ("weeks, months and last week need", "states", first_states, month),
+        ("drift needs", "states", first_states, drift),
+    )
     notes = [
-        f"fewer days of {what} stay than the {days + wait + 1} that {readers} need"
-        for what, (begin, days, readers) in needs.items()
+        f"{readers} {days + wait + 1} days of {what}, and fewer stay"
+        for readers, what, begin, days in needs
         if days and begin > last - dt.timedelta(days=days + wait)
     ]
     ((oldest, early),) = history.execute(

@@ -59,7 +59,7 @@ def test_prune__removes_old_nights_and_leaves_no_dead_link(nights: Path) -> None
 
     done = nightly("prune", *BOTH)
     assert done.stdout == dry.stdout.replace("would remove", "removed")
-    assert "note: fewer days of states stay than the 30 that weeks, months" in done.stderr
+    assert "note: weeks, months and last week need 30 days of states, and fewer stay" in done.stderr
     assert "pages/2026-11-02.html stays: it is no page" in done.stderr
     (sizes,) = re.findall(r"history.db: (.*) before, (.*) now", done.stderr)
     assert sizes[0] != sizes[1]
@@ -130,7 +130,7 @@ def test_prune__what_waits_or_learns__is_said(folder: Path) -> None:
     Path("nightly.toml").write_text(f'{config}[gates]\nalarm = "sequence"\n')
     assert nightly("--backfill", f"{on(1)}..{on(4)}", "-q").exit_code == 0
     said = nightly("prune", "--keep", "2d", "--dry-run").stderr
-    assert "fewer days of nights stay than the 329 that usual rows" in said
+    assert "movements need 329 days of nights, and fewer stay" in said
     assert f"alarms learn from the nights since {on(3)} only" in said
     assert "2 of the nights wait for their labels, and are not judged again" in said
 
