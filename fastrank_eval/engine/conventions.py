@@ -33,7 +33,8 @@ class Profile:
         Whether a judged query without results counts 0 in `trec.evaluate`; the tool leaves it out
         otherwise.
     refused : mapping of str to str
-        Measures whose names have another meaning there, and what to take.
+        Names that have another meaning there, of measures or as they are written with a cutoff,
+        ``"Accuracy@k"``; and what to take.
     """
 
     name: str
@@ -54,14 +55,22 @@ class Profile:
         """
         measures = tuple(measures)
         for measure in measures:
-            if measure.name in self.refused:
+            reason = self._refusal(measure)
+            if reason:
                 raise MeasureError(
                     f"measures: must have the meaning of {self.tool}, got {measure.display_name}; "
-                    f"{self.refused[measure.name]}."
+                    f"{reason}."
                 )
         return tuple(
             with_options(measure, self.options.get(measure.name, {})) for measure in measures
         )
+
+    def _refusal(self, measure: Measure) -> str:
+        """Say why the name of a measure is refused, or return an empty text."""
+        name, cutoff, _ = measure.display_name.partition("@")
+        written = name.partition("(")[0] + "@k" * bool(cutoff)
+        texts = {measure.name.lower(), written.lower()}
+        return next((why for name, why in self.refused.items() if name.lower() in texts), "")
 
 
 def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
@@ -229,7 +238,11 @@ PROFILES: Mapping[str, Profile] = {
                 "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
                 "SetF takes the square of beta: SetF(beta=2) is F(beta=sqrt(2)) here too",
             ),
-            refused=_TREC_REFUSED,
+            refused={
+                **_TREC_REFUSED,
+                "Accuracy@k": "ir_measures has that name for the share of pairs in the right "
+                "order; take Success@k for the share of queries with a relevant document",
+            },
         ),
         Profile(
             "ranx",

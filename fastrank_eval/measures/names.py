@@ -74,8 +74,8 @@ def _table_of_gains(match: re.Match[str]) -> str:
 #: The largest max_rel of ir_measures: each grade gets a gain.
 _LARGEST_SCALE = 1000
 #: Patterns of foreign names and our alias: trec_eval's names with a number, ndeval's with a
-#: hyphen, F1 with a cutoff, ranx's names with parameters, ir_measures' measures of sets and its
-#: options.
+#: hyphen, F1 with a cutoff, Accuracy of embeddings, ranx's names with parameters, ir_measures'
+#: measures of sets and its options.
 _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern, re.IGNORECASE), alias)
     for pattern, alias in (
@@ -90,6 +90,7 @@ _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
         (r"F1\b(.*@.*)", r"F\1"),
+        (r"Accuracy\b(.*@.*)", r"Success\1"),
         (r"(n?dcg)_burges(@.*)?", r"\1(gain=exp)\2"),
         (r"rbp\.(\d+)", r"RBP(p=0.\1)"),
         (r"r-precision", "Rprec"),

@@ -11,11 +11,14 @@ from typing import Any
 from fastrank_eval._lib.arguments import is_list_like, named
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.measures.base import Measure, find_name, registry, text_of
+from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
 from fastrank_eval.measures.names import INSTEAD, our_name, refuse_judged_only, refuse_plain_f1
 
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
+
+#: A name of MTEB with its cutoff: ``ndcg_at_10``.
+_AT = re.compile(r"(\w+)_at_([1-9]\d*)", re.IGNORECASE)
 
 #: A name with a cutoff written in another way: ``ndcg10``, ``P_10``, ``precision_at_10``.
 _NUMBERED = re.compile(r"(.*?[a-z])(?:_at|_cut)?_?([1-9]\d*)", re.IGNORECASE)
@@ -29,7 +32,7 @@ def measure(alias: str | Measure) -> Measure:
     ----------
     alias : str or Measure
         ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
-        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``, ``"nERR"``).
+        ``"MAP"``, ``"ndcg_cut_10"``, ``"recall_at_5"``, ``"recip_rank"``, ``"nERR"``).
 
     Returns
     -------
@@ -61,7 +64,7 @@ def _read(alias: str) -> Measure:
     text = alias.strip()
     refuse_plain_f1(text)
     refuse_judged_only(text)
-    text, foreign = our_name(text), text
+    text, foreign = _our_text(text), text
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -175,8 +178,16 @@ def similar_names(name: str, others: Iterable[str] = ()) -> str:
 
 def names_measure(name: str) -> bool:
     """Return whether a measure has this name, apart from options and cutoff."""
-    root = re.split("[(@]", our_name(name))[0].lower()
+    root = re.split("[(@]", _our_text(name))[0].lower()
     return root == "f1" or find_name(root) is not None
+
+
+def _our_text(text: str) -> str:
+    """Write another tool's name as ours; a registered name stays as it is."""
+    found = _AT.fullmatch(text)
+    if found and text.lower() not in aliases and found[1].lower() in {*aliases, "f1"}:
+        text = f"{found[1]}@{found[2]}"
+    return our_name(text)
 
 
 def text_with_options(measure: Measure) -> str:

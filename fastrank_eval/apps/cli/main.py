@@ -249,6 +249,18 @@ Examples:
     metavar="N",
     help="The lowest grade that is relevant.",
 )
+@option(
+    "Documents",
+    "--drop-self",
+    is_flag=True,
+    help="Leave out a document that has the id of its query.",
+)
+@option(
+    "Documents",
+    "--skip-first",
+    is_flag=True,
+    help="Then leave out the document of the highest score of each query.",
+)
 @option("Documents", "-M", "most", type=int, help="Count only N documents per query.")
 @option(
     "Documents",
@@ -360,7 +372,8 @@ def trec(
     else:
         conventions = [f"profile=trec_eval_{version}", f"level={options['level']:g}"]
         conventions += [f"most={options['most']}"] * (options["most"] is not None)
-        conventions += [name for name in ("complete", "judged_only") if options[name]]
+        flags = ("complete", "drop_self", "skip_first", "judged_only")
+        conventions += [name for name in flags if options[name]]
         built = side_by_side(reports, conventions, **layout)
         is_table = report_format == "table"
         emit(render_text(built) if is_table else str(getattr(formats, report_format)(built)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import checked, integer, number, one_of, typed
+from fastrank_eval._lib.arguments import checked, number, one_of, typed
 from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
@@ -32,12 +32,12 @@ from fastrank_eval.integrations.trec.join import (
     reading_notes,
 )
 from fastrank_eval.integrations.trec.measures import Line, at_level, report_lines, single_measures
-from fastrank_eval.integrations.trec.pairs import Common
+from fastrank_eval.integrations.trec.pairs import Common, Cuts
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
-from fastrank_eval.results.report import Best, Lines, Name, Report, Table, list_text, printable
+from fastrank_eval.results.report import Best, Lines, Name, Report, Table, printable
 from fastrank_eval.results.result import result_of
 from fastrank_eval.results.views import View, best_models
 
@@ -152,6 +152,8 @@ def trec_report(
     version: int = 10,
     complete: bool = False,
     level: float = 1,
+    drop_self: bool = False,
+    skip_first: bool = False,
     most: int | None = None,
     judged_only: bool = False,
     duplicates: str = "error",
@@ -182,8 +184,12 @@ def trec_report(
         Judged queries that the run does not have count 0 (``-c``).
     level : float
         Least relevant grade, above 0 (``-l``).
+    drop_self : bool
+        Leave out a document that has the id of its query, as where queries are documents.
+    skip_first : bool
+        Then leave out the document of the highest score, of equal ones that of the highest id.
     most : int, optional
-        The largest number of documents of each query that count (``-M``).
+        Then the largest number of documents of each query that count (``-M``).
     judged_only : bool
         Leave unjudged documents, and those with a negative grade, out of the ranking, after `most`
         (``-J``).
@@ -211,7 +217,8 @@ def trec_report(
     P_5                   	all	0.2000
     """
     checked("version", version, one_of(*VERSIONS))
-    check_cuts(most, level)
+    cuts = Cuts(drop_self, skip_first, most, judged_only)
+    _check_level(level)
     lines = report_lines(measures, version, level)
     for line in lines:
         if any(one.needs_subtopics for one in line.measures):
@@ -239,9 +246,7 @@ def trec_report(
     notes = [*reading_notes(judgements, [retrieved])]
     if lacking:
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
-    read, kept = both.cut(0, as_float32=as_float32, most=most, judged_only=judged_only)
-    if kept < read:
-        notes.append(documents_left_out(tag, read, kept, most=most, judged_only=judged_only))
+    notes += cuts.note(tag, *both.cut(0, cuts, as_float32=as_float32))
     depth = max((line.depth for line in lines), default=0)
     ranked = rank_documents(both, as_float32=as_float32, depth=depth)
     # Their memory serves the evaluation.
@@ -251,18 +256,9 @@ def trec_report(
     return replace(report, notes=(*notes, *report.notes))
 
 
-def check_cuts(most: int | None, level: float) -> None:
-    """Check the arguments of ``-M`` and ``-l``."""
-    checked("most", most, integer(1, optional=True))
+def _check_level(level: float) -> None:
+    """Check the argument of ``-l``."""
     checked("level", level, number(above=0))
-
-
-def documents_left_out(
-    run: str, read: int, kept: int, *, most: int | None, judged_only: bool
-) -> str:
-    """Note the documents of a run that `most` and `judged_only` leave out."""
-    cuts = [*([] if most is None else [f"most={most}"]), *["judged_only"] * judged_only]
-    return f"{run}: {read - kept:,} of {read:,} documents left out by {list_text(cuts)}"
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
@@ -396,6 +392,8 @@ def evaluate(
     *,
     complete: bool | None = None,
     level: float = 1,
+    drop_self: bool = False,
+    skip_first: bool = False,
     most: int | None = None,
     judged_only: bool = False,
     query: str | None = None,
@@ -431,8 +429,13 @@ def evaluate(
         on the others.
     level : float
         Least relevant grade, above 0, of measures that do not set `rel` (``-l``).
+    drop_self : bool
+        Leave out a document that has the id of its query, as in ArguAna and Quora, where queries
+        are documents. If it is judged, it still counts in R and in the ideal ranking.
+    skip_first : bool
+        Then leave out the document of the highest score, of equal ones that of the highest id.
     most : int, optional
-        The largest number of documents of each query that count (``-M``): those of the highest
+        Then the largest number of documents of each query that count (``-M``): those of the highest
         scores, of equal ones those with the highest ids.
     judged_only : bool
         Leave unjudged documents, and those with a negative grade, out of the rankings, after `most`
@@ -479,22 +482,16 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_names("trec", options, evaluate, "trec.evaluate")
-    check_cuts(most, level)
+    cuts = Cuts(drop_self, skip_first, most, judged_only)
+    _check_level(level)
     tool = None if profile is None else profile_of(profile)
     is_complete = complete
     if is_complete is None:
         is_complete = tool is None or tool.complete
     score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
-    joined, documents = join_runs(
-        qrels,
-        run,
-        is_complete,
-        columns,
-        as_float32=score_type == "float32",
-        most=most,
-        judged_only=judged_only,
-    )
+    as_float32 = score_type == "float32"
+    joined = join_runs(qrels, run, is_complete, columns, cuts, as_float32=as_float32)
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         judged = joined.queries + joined.only_in_qrels * (not is_complete)
@@ -519,18 +516,6 @@ def evaluate(
         profile=profile,
         **{"unretrieved": "allow", "unjudged": "allow", **options},
     )
-    chosen: dict[str, object] = {} if level == 1 else {"level": level}
-    chosen |= {} if most is None else {"most": most}
-    chosen |= {"judged_only": True} if judged_only else {}
-    runs = joined.scores if len(joined.scores) > 1 else ["the run"]
-    notes = [
-        *joined.notes,
-        *(
-            documents_left_out(name, *numbers, most=most, judged_only=judged_only)
-            for name, numbers in zip(runs, documents, strict=True)
-            if numbers[0] > numbers[1]
-        ),
-    ]
     conventions = {
         **result.meta.conventions,
         "complete": is_complete,
@@ -538,8 +523,9 @@ def evaluate(
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
-        **chosen,
-        **({"reading_notes": tuple(notes)} if notes else {}),
+        **({} if level == 1 else {"level": level}),
+        **cuts.chosen(),
+        **({"reading_notes": joined.notes} if joined.notes else {}),
         **_facts(joined),
     }
     # A measure is found by the name that was asked for, without the level.

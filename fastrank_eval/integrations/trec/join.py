@@ -14,7 +14,7 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
-from fastrank_eval.integrations.trec.pairs import Common, PairTable
+from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable
 from fastrank_eval.integrations.trec.tables import (
     DUPLICATES_OPTION,
     SWAPPED_RUN,
@@ -58,7 +58,7 @@ class Joined:
     lacking : dict of str to int
         The number of these that the run does not even have as an empty dict.
     notes : tuple of str
-        What was read but may be meant otherwise.
+        What was read but may be meant otherwise, and which documents are left out.
     """
 
     table: pa.Table
@@ -130,8 +130,7 @@ def join(
     ([2.5, 1.5, None], [None, 1, 1])
     """
     names = {"query": query, "doc": doc, "grade": grade, "score": score}
-    cuts = {"as_float32": False, "most": None, "judged_only": False}
-    return join_runs(qrels, run, complete, names, **cuts)[0]
+    return join_runs(qrels, run, complete, names, Cuts())
 
 
 def join_runs(
@@ -139,23 +138,23 @@ def join_runs(
     run: object,
     complete: bool,
     names: Mapping[str, str | None],
-    **cuts: Any,
-) -> tuple[Joined, list[tuple[int, int]]]:
-    """Join as `join` does; return the documents before and after cuts too.
-
-    Those of `Common.cut` are its keywords.
-    """
+    cuts: Cuts,
+    *,
+    as_float32: bool = False,
+) -> Joined:
+    """Join as `join` does, without the documents that `cuts` leave out."""
     runs = _name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
     remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
     judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
     both = Common(read, judged, complete)
-    documents, unanswered, lacking = [], {}, {}
+    notes, unanswered, lacking = [*reading_notes(judged, read)], {}, {}
     for i, name in enumerate(runs):
-        documents.append(both.cut(i, **cuts))
+        counts = both.cut(i, cuts, as_float32=as_float32)
+        notes += cuts.note(name if len(runs) > 1 else "the run", *counts)
         unanswered[name] = int((both.wanted & ~both.have(i)).sum())
         lacking[name] = int((both.wanted & both.lacking[i]).sum())
     asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])
-    joined = Joined(
+    return Joined(
         _table(both, runs),
         tuple(runs),
         int(both.wanted.sum()),
@@ -163,9 +162,8 @@ def join_runs(
         int((both.is_judged & ~both.answered).sum()),
         unanswered,
         lacking,
-        reading_notes(judged, read),
+        tuple(notes),
     )
-    return joined, documents
 
 
 def read_both(

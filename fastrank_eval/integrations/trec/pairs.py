@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
@@ -17,11 +19,13 @@ from fastrank_eval._lib.arrow import (
     frozen,
     mask_column,
 )
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.groups.scan import descends
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.io.keys import KeyEncoder, encode_keys, encode_rows
+from fastrank_eval.results.report import list_text
 
 #: Runs of adjacent texts from which on Arrow's take(), whose import takes 45 ms, is faster.
 _MANY = 1 << 14
@@ -247,6 +251,46 @@ class Pairs:
         return found[order], scores[order], bounds
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """Which documents of a run do not count.
+
+    Each leaves out documents that the one before has left.
+
+    Parameters
+    ----------
+    drop_self : bool
+        Leave out the document that has the id of its query.
+    skip_first : bool
+        Leave out the document of the highest score, of equal ones that of the highest id.
+    most : int or None
+        The largest number of documents of each query.
+    judged_only : bool
+        Leave out documents that are unjudged, or have a negative grade: for trec_eval such a
+        document is in the pool, but unjudged.
+    """
+
+    drop_self: bool = False
+    skip_first: bool = False
+    most: int | None = None
+    judged_only: bool = False
+
+    def __post_init__(self) -> None:
+        checked("most", self.most, integer(1, optional=True))
+
+    def chosen(self) -> dict[str, object]:
+        """Return those that leave out documents."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value}
+
+    def note(self, run: str, read: int, kept: int) -> Iterator[str]:
+        """Note how many documents of a run are left out, if any."""
+        if kept < read:
+            chosen = self.chosen()
+            names = [n if value is True else f"{n}={value}" for n, value in chosen.items()]
+            yield f"{run}: {read - kept:,} of {read:,} documents left out by {list_text(names)}"
+
+
 class Common(Pairs):
     """The pairs of runs and of judgements, and the queries to evaluate.
 
@@ -275,31 +319,31 @@ class Common(Pairs):
         self.answered = ~np.logical_and.reduce(self.lacking)
         self.wanted = self.is_judged & (self.answered | complete)
 
-    def cut(
-        self, run: int, *, as_float32: bool, most: int | None, judged_only: bool
-    ) -> tuple[int, int]:
+    def cut(self, run: int, cuts: Cuts, *, as_float32: bool) -> tuple[int, int]:
         """Leave out documents of a run; return how many it has before and after.
 
-        Parameters
-        ----------
-        run : int
-        as_float32 : bool
-            Round scores to float32 first.
-        most : int or None
-            The largest number of documents of each query.
-        judged_only : bool
-            Then leave out documents that are unjudged, or have a negative grade: for trec_eval such
-            a document is in the pool, but unjudged.
+        `as_float32` rounds scores to float32 first.
         """
-        before = int((self.rows[run] >= 0).sum())
-        if most is not None:
+        rows = self.rows[run]
+        before = int((rows >= 0).sum())
+        if cuts.drop_self:
+            rows[self._of_itself(np.flatnonzero(rows >= 0))] = -1
+        if cuts.skip_first or cuts.most is not None:
             ranked, _, bounds = self.ranked(run, as_float32)
             ranks = np.arange(len(ranked)) - np.repeat(bounds[:-1], np.diff(bounds))
-            self.rows[run][ranked[ranks >= most]] = -1
-        if judged_only:
+            most = np.inf if cuts.most is None else cuts.most + cuts.skip_first
+            rows[ranked[(ranks < cuts.skip_first) | (ranks >= most)]] = -1
+        if cuts.judged_only:
             grades, is_unjudged = self.values(-1)
-            self.rows[run][is_unjudged | (grades < 0)] = -1
-        return before, int((self.rows[run] >= 0).sum())
+            rows[is_unjudged | (grades < 0)] = -1
+        return before, int((rows >= 0).sum())
+
+    def _of_itself(self, pairs: np.ndarray) -> np.ndarray:
+        """Select the pairs whose document has the id of the query."""
+        import pyarrow.compute as pc
+
+        queries = self.queries.take(arrow_column(self.query[pairs]))
+        return pairs[as_array(pc.equal(self.docs(pairs), queries)).astype(np.bool_)]
 
 
 def decoded(table: pa.Table, kind: pa.DataType | None = None) -> pa.Table:

@@ -189,6 +189,95 @@ def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
             trec.evaluate(QRELS, BM25, request)
 
 
+#: BEIR's case: the best document of q2 is the query itself.
+JUDGED = {"q1": {"d1": 1}, "q2": {"d2": 1}}
+RETRIEVED = {"q1": {"d2": 0.9, "d1": 0.8}, "q2": {"d2": 0.9, "q2": 0.95}}
+
+
+def test_evaluate__names_of_mteb__are_ours() -> None:
+    names = ["ndcg_at_10", "map_at_100", "recall_at_5", "precision_at_1", "mrr_at_10"]
+    ours = ["nDCG@10", "AP@100", "R@5", "P@1", "RR@10"]
+    for profile in ("trec_eval_10", "ranx", None):
+        result = trec.evaluate(QRELS, BM25, names, profile=profile)
+        wanted = trec.evaluate(QRELS, BM25, ours, profile=profile)
+        assert [v.name for v in result] == names
+        assert [(v.measure, v.value) for v in result] == [(v.measure, v.value) for v in wanted]
+        assert result.value("ndcg_at_10") == wanted.value("nDCG@10")
+    rows = result.document()["results"]
+    assert (rows[0]["measure"], rows[0]["name"]) == ("nDCG@10", "ndcg_at_10")
+
+
+def test_evaluate__accuracy_with_a_cutoff__is_success_but_for_ir_measures() -> None:
+    for profile in ("trec_eval_9", "trec_eval_10", None):
+        result = trec.evaluate(QRELS, BM25, "Accuracy@1,Success@2", profile=profile)
+        assert [value.measure for value in result] == ["Success@1", "Success@2"]
+        wanted = trec.evaluate(QRELS, BM25, "Success@1", profile=profile)
+        assert result.value("Accuracy@1") == wanted.value("Success@1")
+    for name in ("Accuracy@1", "accuracy@1", "Accuracy(rel=2)@1"):
+        with pytest.raises(fe.MeasureError, match="share of pairs in the right order; take Succ"):
+            trec.evaluate(QRELS, BM25, name, profile="ir_measures")
+    found = trec.evaluate(QRELS, BM25, "Success@1", profile="ir_measures")
+    assert found.value("Success@1") == 1 / 3
+
+
+def test_evaluate__drop_self__leaves_out_the_document_that_is_the_query() -> None:
+    kept = trec.evaluate(JUDGED, RETRIEVED, "RR,nDCG@10")
+    assert [value.value for value in kept] == pytest.approx([0.5, 0.6309297535714574])
+    for form in (RETRIEVED, frame(RETRIEVED, ("query", "doc"), "score", {})):
+        result = trec.evaluate(JUDGED, form, "RR,nDCG@10", drop_self=True)
+        assert [value.value for value in result] == pytest.approx([0.75, 0.8154648767857287])
+        assert result.meta.conventions["drop_self"] is True
+        notes = result.document()["meta"]["notes"]
+        assert notes == ["the run: 1 of 4 documents left out by drop_self"]
+    report = trec.trec_report(JUDGED, RETRIEVED, measures="recip_rank,num_ret", drop_self=True)
+    assert report.summary == (3.0, 0.75)
+    assert report.notes == ("run: 1 of 4 documents left out by drop_self",)
+
+
+def test_evaluate__drop_self__keeps_judgements_and_queries_without_another_document() -> None:
+    # MTEB's test of it.
+    qrels = {"0": {"0": 1, "1": 1}, "1": {"1": 1}}
+    run = {"0": {"0": 1.0, "1": 0.9, "2": 0.8}, "1": {"0": 0.0, "1": 1.0, "2": 0.0}}
+    names = "ndcg_at_1,ndcg_at_2,ndcg_at_3,map_at_3,recall_at_3,precision_at_3"
+    assert [v.value for v in trec.evaluate(qrels, run, names)][:3] == [1, 1, 1]
+    result = trec.evaluate(qrels, run, names, drop_self=True, profile="trec_eval_9")
+    wanted = [0.5, 0.306573596, 0.306573596, 0.25, 0.25, 1 / 6]
+    assert [v.value for v in result] == pytest.approx(wanted)
+    alone = trec.evaluate(qrels, {"1": {"1": 1.0}}, "AP", drop_self=True, profile="trec_eval_9")
+    assert (alone.value("AP"), alone.meta.groups) == (0, 1)
+
+
+def test_evaluate__skip_first__leaves_out_the_first_of_each_query() -> None:
+    run = {"q1": {"a": 2.0, "d1": 1.0}, "q2": {"d2": 1.0, "x": 1.0}, "q3": {}}
+    qrels = {**JUDGED, "q3": {"d3": 1}}
+    for form in (run, {query: dict(reversed(docs.items())) for query, docs in run.items()}):
+        result = trec.evaluate(qrels, form, "RR", skip_first=True)
+        # Of equal scores the higher id is the first: x.
+        assert result["RR"].tolist() == [1, 1, 0]
+        notes = result.document()["meta"]["notes"]
+        assert "the run: 2 of 4 documents left out by skip_first" in notes
+    rest = trec.evaluate(JUDGED, RETRIEVED, "RR", drop_self=True, skip_first=True, most=1)
+    assert rest["RR"].tolist() == [1, 0]
+    notes = rest.document()["meta"]["notes"]
+    assert notes[0] == "the run: 3 of 4 documents left out by drop_self, skip_first, most=1"
+
+
+def test_cuts__follow_each_other() -> None:
+    docs = {"q": 9.0, "a": 8.0, "b": 7.0, "c": 6.0, "d": 5.0}
+    qrels = {"q": {"c": 1, "q": 1}}
+
+    def relstring(**cuts: Any) -> object:
+        report = trec.trec_report(qrels, {"q": docs}, measures="relstring", **cuts)
+        return report.by_query[0][0]
+
+    assert relstring() == "'1--1-'"
+    assert relstring(drop_self=True) == "'--1-'"
+    assert relstring(skip_first=True) == "'--1-'"
+    assert relstring(drop_self=True, skip_first=True) == "'-1-'"
+    assert relstring(drop_self=True, skip_first=True, most=2) == "'-1'"
+    assert relstring(skip_first=True, most=3, judged_only=True) == "'1'"
+
+
 @pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("case", cases("trec_calls"), ids=lambda case: ascii(str(case)))
 def test_call__is_answered_or_refused(case: Case) -> None:

@@ -109,6 +109,19 @@ def test_gains__of_some_grades__the_others_gain_their_grade(root):
     }
 
 
+@pytest.mark.usefixtures("own_folder")
+def test_command__self_hits_and_first_documents_left_out():
+    Path("run").write_text("q1 Q0 q1 1 3 x\nq1 Q0 d2 2 2 x\nq1 Q0 d1 3 1 x\n")
+    Path("qrels").write_text("q1 0 d1 1\n")
+    for words, value in (
+        ((), "0.3333"), (("--drop-self",), "0.5000"), (("--drop-self", "--skip-first"), "1.0000"),
+    ):  # fmt: skip
+        text = output("trec", *words, "-m", "recip_rank", "qrels", "run")
+        assert text.splitlines()[-1] == f"recip_rank            \tall\t{value}"
+    table = output("trec", "--drop-self", "--skip-first", "-f", "table", "qrels", "run")
+    assert "drop_self, skip_first" in table
+
+
 def test_command__columns_and_programs(folder):
     parquet.write_table(read_run(RUN), "ours.parquet")
     parquet.write_table(read_qrels(QRELS), "qrels.parquet")
