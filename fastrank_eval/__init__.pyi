@@ -36,9 +36,13 @@ from fastrank_eval.measures.auc import KolmogorovSmirnov as _KolmogorovSmirnov
 from fastrank_eval.measures.auc import LiftAtDepth as _LiftAtDepth
 from fastrank_eval.measures.auc import PooledAUC as _PooledAUC
 from fastrank_eval.measures.average_precision import AveragePrecision as _AveragePrecision
-from fastrank_eval.measures.average_precision import AveragePrecisionOfRows as _AveragePrecisionOfRows
+from fastrank_eval.measures.average_precision import (
+    AveragePrecisionOfRows as _AveragePrecisionOfRows,
+)
 from fastrank_eval.measures.average_precision import ElevenPointPrecision as _ElevenPointPrecision
-from fastrank_eval.measures.average_precision import GeometricAveragePrecision as _GeometricAveragePrecision
+from fastrank_eval.measures.average_precision import (
+    GeometricAveragePrecision as _GeometricAveragePrecision,
+)
 from fastrank_eval.measures.average_precision import InterpolatedPrecision as _InterpolatedPrecision
 from fastrank_eval.measures.average_precision import PrecisionRecallArea as _PrecisionRecallArea
 from fastrank_eval.measures.average_precision import QMeasure as _QMeasure
@@ -48,17 +52,21 @@ from fastrank_eval.measures.calibration import BrierReliability as _BrierReliabi
 from fastrank_eval.measures.calibration import BrierResolution as _BrierResolution
 from fastrank_eval.measures.calibration import BrierUncertainty as _BrierUncertainty
 from fastrank_eval.measures.calibration import CalibrationFreeEntropy as _CalibrationFreeEntropy
-from fastrank_eval.measures.calibration import CumulativeCalibrationError as _CumulativeCalibrationError
+from fastrank_eval.measures.calibration import (
+    CumulativeCalibrationError as _CumulativeCalibrationError,
+)
 from fastrank_eval.measures.calibration import ExpectedCalibrationError as _ExpectedCalibrationError
 from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
 from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
 from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
 from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
-from fastrank_eval.measures.decisions import BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold
+from fastrank_eval.measures.decisions import (
+    BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
+)
 from fastrank_eval.measures.decisions import ErrorRateAtThreshold as _ErrorRateAtThreshold
-from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import FalseNegativeRate as _FalseNegativeRate
 from fastrank_eval.measures.decisions import FalsePositiveRate as _FalsePositiveRate
+from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import GroupDecision as _GroupDecision
 from fastrank_eval.measures.decisions import MatthewsCorrelation as _MatthewsCorrelation
 from fastrank_eval.measures.decisions import NegativePredictiveValue as _NegativePredictiveValue
@@ -105,13 +113,13 @@ from fastrank_eval.measures.pooled import measure_of as measure_of
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision
-from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import Recall as _Recall
 from fastrank_eval.measures.precision import ReciprocalRank as _ReciprocalRank
 from fastrank_eval.measures.precision import RelativePrecision as _RelativePrecision
 from fastrank_eval.measures.precision import RelevantRetrievedRows as _RelevantRetrievedRows
 from fastrank_eval.measures.precision import RelevantRows as _RelevantRows
 from fastrank_eval.measures.precision import RetrievedRows as _RetrievedRows
+from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import SetAveragePrecision as _SetAveragePrecision
 from fastrank_eval.measures.precision import SetUtility as _SetUtility
 from fastrank_eval.measures.precision import SuccessRate as _SuccessRate
@@ -119,10 +127,10 @@ from fastrank_eval.measures.user_models import AdaptiveInverseSquare as _Adaptiv
 from fastrank_eval.measures.user_models import BejeweledPlayer as _BejeweledPlayer
 from fastrank_eval.measures.user_models import ExpectedReciprocalRank as _ExpectedReciprocalRank
 from fastrank_eval.measures.user_models import InverseSquare as _InverseSquare
-from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
-from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
 from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
+from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
+from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
@@ -254,15 +262,53 @@ __all__ = [
     "AP",
     "AP_IA",
     "AUC",
+    "BPM",
+    "CG",
+    "DCG",
+    "ECCE",
+    "ECE",
+    "ERR",
+    "ERR_IA",
+    "FNR",
+    "FPR",
+    "GAUC",
+    "GMAP",
+    "HR",
+    "INSQ",
+    "INST",
+    "KS",
+    "MAE",
+    "MAP",
+    "MCC",
+    "MCE",
+    "MRR",
+    "MSE",
+    "NDCG",
+    "NE",
+    "NERR8",
+    "NERR9",
+    "NERR10",
+    "NERR11",
+    "NPV",
+    "NRBP",
+    "PCOC",
+    "PPV",
+    "PRAUC",
+    "P_IA",
+    "RBP",
+    "RIG",
+    "RMSE",
+    "RR",
+    "SDCG",
+    "TNR",
+    "TPR",
     "Accuracy",
     "ArgumentError",
     "AvgPrec",
-    "BPM",
     "BalancedAccuracy",
     "BestThreshold",
     "Bias",
     "Brier",
-    "CG",
     "CalFreeNE",
     "ClassResult",
     "ColumnError",
@@ -271,22 +317,13 @@ __all__ = [
     "Compat",
     "CumGain",
     "Curve",
-    "DCG",
-    "ECCE",
-    "ECE",
-    "ERR",
-    "ERR_IA",
     "ErrorRate",
     "F",
-    "FNR",
-    "FPR",
     "FScore",
     "FastRankEvalError",
     "FieldECE",
     "FieldRCE",
     "G",
-    "GAUC",
-    "GMAP",
     "GMbpref",
     "Gate",
     "GateFailure",
@@ -302,37 +339,19 @@ __all__ = [
     "GroupPPV",
     "GroupTNR",
     "GroupTPR",
-    "HR",
     "HistoryError",
-    "INSQ",
-    "INST",
     "IPrec",
     "IPrec11",
     "Judged",
-    "KS",
     "Lift",
     "LogLoss",
-    "MAE",
-    "MAP",
-    "MCC",
-    "MCE",
-    "MRR",
-    "MSE",
     "Measure",
     "MeasureError",
     "MeasureValue",
     "MergeError",
     "Meta",
     "MultiECCE",
-    "NDCG",
-    "NE",
     "NEPos",
-    "NERR10",
-    "NERR11",
-    "NERR8",
-    "NERR9",
-    "NPV",
-    "NRBP",
     "NumNonrelRet",
     "NumRel",
     "NumRelRet",
@@ -340,20 +359,12 @@ __all__ = [
     "OrderError",
     "OutputError",
     "P",
-    "PCOC",
-    "PPV",
-    "PRAUC",
-    "P_IA",
     "Precision",
     "Progress",
     "Provenance",
     "Q",
     "R",
-    "RBP",
     "RBPres",
-    "RIG",
-    "RMSE",
-    "RR",
     "Recall",
     "RelP",
     "Reliability",
@@ -361,7 +372,6 @@ __all__ = [
     "Result",
     "RnDCG",
     "Rprec",
-    "SDCG",
     "SetAP",
     "SourceError",
     "SparkError",
@@ -369,8 +379,6 @@ __all__ = [
     "StRecall",
     "State",
     "Success",
-    "TNR",
-    "TPR",
     "Uncertainty",
     "UndefinedError",
     "Unjudged",
