@@ -126,6 +126,7 @@ HISTORY = {
     "gates.kind": "the differences in it: `baseline`, `yesterday` or `last_week`",
     "passed": "true or false",
     "reason": "why it failed, or was not judged",
+    "exception": "`not judged` or `fails so far`, if `passed` does not say whether it holds",
     "drift.": "The drift of a model or column.",
     "drift.name": "the model, or a column of `[drift]`",
     "drift.rows": "rows, with those without a number",

@@ -30,6 +30,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
 )
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
+    NOT_JUDGED,
     Finding,
     GateOutcome,
     Key,
@@ -577,13 +578,13 @@ def judge_alarms(
         "the labels of this night are not complete": night.provisional,
     }
     reason = first_that_holds(reasons)
-    if reason:
-        return [GateOutcome(condition, True, f"not judged: {reason}")], [], []
-    sequences = _sequences(night, gates.alarm_since, history)
+    sequences = {} if reason else _sequences(night, gates.alarm_since, history)
     most = max((len(one.dates) for one in sequences.values()), default=0)
     if most <= LEARNING:
-        reason = f"history has {max(most - 1, 0)} of the {LEARNING} nights that levels need"
-        return [GateOutcome(condition, True, f"not judged: {reason}")], [], []
+        reason = (
+            reason or f"history has {max(most - 1, 0)} of the {LEARNING} nights that levels need"
+        )
+        return [GateOutcome(condition, True, reason, exception=NOT_JUDGED)], [], []
     watched = {key: one for key, one in sequences.items() if len(one.dates) > LEARNING}
     since = sorted(one.dates[LEARNING] for one in watched.values())
     seen = {key: one.alarms(since, ALPHA / labels) for key, one in watched.items()}

@@ -27,11 +27,10 @@ from fastrank_eval.apps.nightly.history import (
 )
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
-    FAILS_SO_FAR,
     LABEL_LIMITS,
-    NO_LABELS_LEFT,
     NO_LABELS_NOTE,
-    NO_ROWS,
+    NOT_JUDGED,
+    SO_FAR,
     EarlierJudgement,
     Finding,
     GateOutcome,
@@ -43,11 +42,11 @@ from fastrank_eval.apps.nightly.night import (
     first_that_holds,
 )
 from fastrank_eval.apps.nightly.text import (
-    NOT_JUDGED,
     STATUSES,
     ago,
     capped,
     day_text,
+    outcome_texts,
     reads_measures,
     worst_first,
 )
@@ -359,7 +358,6 @@ def _options(night: Night) -> dict[str, dict[str, Any]]:
     }
 
 
-_NO_LABELS_YET = "not judged: the night has no labels yet"
 #: The most models, slices or scores that a reason names.
 _MAX_NAMED = 5
 
@@ -400,29 +398,32 @@ def gate_outcomes(
     ]
     if night.quality.rows or not night.has_labels:
         return judged
-    reason = NO_LABELS_LEFT if night.unlabelled_rows else NO_ROWS
+    reason = "no row has a label" if night.unlabelled_rows else "the night has no rows"
     return [
         (outcome, failures)
         if outcome.passed or not reads_measures(outcome)
-        else (replace(outcome, reason=reason), ())
+        else (replace(outcome, reason=reason, exception=NOT_JUDGED), ())
         for outcome, failures in judged
     ]
 
 
 def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) -> JudgedGate:
     """Judge a gate on differences of a kind."""
-    if not night.has_labels:
-        return GateOutcome(text, True, _NO_LABELS_YET, kind), ()
     before = None if earlier is None else earlier.night
-    if earlier is not None and before is None:
-        return GateOutcome(text, True, f"not judged: {earlier.reason}", kind), ()
+    reason = "" if earlier is None or before is not None else earlier.reason
+    reason = reason if night.has_labels else "the night has no labels yet"
+    if reason:
+        return GateOutcome(text, True, reason, kind, NOT_JUDGED), ()
     each = gate(text)
     verdict = verdict_of(each, night, kind)
     failures = worst_first(verdict.failures, each, night, kind)
     # A value without a difference has no counterpart on the earlier night.
     failed = tuple(one for one in failures if before is None or one.kind != "no_baseline")
-    lacking = "" if before is None else _lacking(each, failures, night, before)
-    reason = "; ".join(filter(None, [_reasons(failed), lacking, _left_out(verdict)]))
+    lacking, whole = ("", False) if before is None else _lacking(each, failures, night, before)
+    if whole and not failed:
+        return GateOutcome(text, True, lacking, kind, NOT_JUDGED), ()
+    parts = [f"{NOT_JUDGED} in part: {lacking}"] if lacking else []
+    reason = "; ".join(filter(None, [_reasons(failed), *parts, _left_out(verdict)]))
     return GateOutcome(text, not failed, reason, kind), failed
 
 
@@ -443,17 +444,18 @@ def _left_out(verdict: Verdict) -> str:
     )
 
 
-def _lacking(each: Gate, failures: Sequence[GateFailure], night: Night, before: Night) -> str:
-    """Name what a gate needs of an earlier night that lacks it."""
+def _lacking(
+    each: Gate, failures: Sequence[GateFailure], night: Night, before: Night
+) -> tuple[str, bool]:
+    """Name what a gate needs of an earlier night that lacks it, and whether that is all."""
     without = [failure for failure in failures if failure.kind == "no_baseline"]
     names = [
         name for one in without for name in _missing_values(each, one, before, night.requested)
     ]
     if not without:
-        return ""
-    scope = "" if len(without) >= _judgements(each, night) else " in part"
+        return "", False
     shown = ", ".join(first_names(list(dict.fromkeys(names))))
-    return f"not judged{scope}: {before.date} has no {shown}"
+    return f"{before.date} has no {shown}", len(without) >= _judgements(each, night)
 
 
 def _missing_values(
@@ -726,17 +728,14 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: Settings) -> GateOutc
     counts = not night.provisional or gates.provisional == "fail" or not reads_measures(outcome)
     if outcome.passed or counts:
         return outcome
-    if outcome.reason == NO_ROWS:
-        return replace(outcome, passed=True)
-    reason = f"{FAILS_SO_FAR}: {outcome.reason}" if outcome.reason else FAILS_SO_FAR
-    return replace(outcome, passed=True, reason=reason)
+    return replace(outcome, passed=True, exception=outcome.exception or SO_FAR)
 
 
 def status_name(night: Night) -> str:
     """Return the name of the status of a night, with its label delay."""
     name = STATUSES[night.status].name
     if night.status == "provisional":
-        return f"{name} regression" if _gates_so_far(night) else name
+        return f"{name} regression" if outcome_texts(night, SO_FAR) else name
     return f"{name}, provisional" if night.provisional else name
 
 
@@ -767,17 +766,7 @@ def label_delay_texts(night: Night) -> list[str]:
     if kinds:
         nights = " and ".join(kinds)
         texts.append(f"compared with the provisional numbers of {nights}, with labels as old")
-    gates = _gates_so_far(night)
-    return texts + [f"gate {FAILS_SO_FAR}: {gate.text}{why}" for gate, why in gates]
-
-
-def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:
-    """Return gates on measures that fail with the labels so far."""
-    return [
-        (outcome, outcome.reason.removeprefix(FAILS_SO_FAR))
-        for outcome in night.gates
-        if outcome.passed and outcome.reason.startswith(FAILS_SO_FAR)
-    ]
+    return texts + outcome_texts(night, SO_FAR)
 
 
 def _changes(night: Night, before: EarlierJudgement) -> list[str]:

@@ -33,7 +33,6 @@ from fastrank_eval.apps.nightly.text import (
     meaning,
     named,
     not_judged,
-    outcome_of,
     sentences,
     tone,
     verdict_word,
@@ -104,7 +103,7 @@ def document(night: Night) -> _Row:
             "condition": one.text,
             "passed": one.passed,
             "reason": one.reason,
-            "outcome": outcome_of(one),
+            "outcome": one.outcome,
         }
         for one in night.gates
     ]

@@ -28,7 +28,15 @@ from fastrank_eval.apps.nightly.compare_nights import (
     without_praise,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import EARLIER, Finding, GateOutcome, Key, Night, Settings
+from fastrank_eval.apps.nightly.night import (
+    EARLIER,
+    NOT_JUDGED,
+    Finding,
+    GateOutcome,
+    Key,
+    Night,
+    Settings,
+)
 from fastrank_eval.apps.nightly.text import (
     SIGNIFICANT,
     ago_exactly,
@@ -136,7 +144,7 @@ def with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Fin
         elif same is not None:
             nights = 1 + failed + same.nights
             return replace(finding, since=same.since, nights=nights)
-        elif finding.condition not in night.gates_not_judged:
+        elif (finding.condition, NOT_JUDGED) not in {(g.text, g.outcome) for g in night.gates}:
             break
     return replace(finding, since=date, nights=1)
 

@@ -31,8 +31,15 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval.apps.nightly.night import (
+    NOT_JUDGED,
+    SO_FAR,
+    Night,
+    NightDifference,
+    SavedStates,
+    first_that_holds,
+)
 from fastrank_eval.apps.nightly.night import PERIODS as DAYS_OF_PERIODS
-from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
 from fastrank_eval.apps.nightly.text import NOT_EVALUATED, STATUSES
 from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.measures.pooled import CLUSTERS
@@ -94,11 +101,19 @@ def document_of(night: Night, written_at: str) -> str:
     return to_json({**document, "written_at": written_at})
 
 
+#: What the reason of a gate begins with on nights of before its exception was a field.
+_EXCEPTIONS = {NOT_JUDGED: NOT_JUDGED, "fails with the labels so far": SO_FAR}
+
+
 @lru_cache(maxsize=1 << 9)
 def night_of(date: str, label: str, status: str, document: str) -> Night:
     """Read a night without its values and differences."""
     content = {**json.loads(document), "values": [], "date": date, "label": label}
     dt.datetime.fromisoformat(content.pop("written_at"))
+    for gate in content.get("gates", ()):
+        began, _, why = gate.get("reason", "").partition(": ")
+        if began in _EXCEPTIONS:
+            gate |= {"reason": why, "exception": _EXCEPTIONS[began]}
     night: Night = from_plain(Night, {**content, "status": checked_status(status)})
     for name in _OBJECTS:
         _checked(dict, night.conventions.get(name, {}))

@@ -249,10 +249,9 @@ class CurveLine:
     y: tuple[float, ...]
 
 
-#: Begins the reason of a gate that does not pass, but does not fail a provisional night.
-FAILS_SO_FAR = "fails with the labels so far"
-#: The reasons of a gate on measures that fails a night without rows, and one without a label.
-NO_ROWS, NO_LABELS_LEFT = "not judged: the night has no rows", "not judged: no row has a label"
+#: Outcomes of gates beside passed and failed. `SO_FAR`: the condition holds with the labels so far,
+#: and does not fail a provisional night.
+NOT_JUDGED, SO_FAR = "not judged", "fails so far"
 
 
 @dataclass(frozen=True)
@@ -264,21 +263,31 @@ class GateOutcome:
     condition : str
         As the configuration has it.
     passed : bool
+        False fails the night.
     reason : str
         Why it failed, or was not judged.
     kind : str
         The kind of the differences in the condition, of `KINDS`.
+    exception : str
+        `NOT_JUDGED` or `SO_FAR`, if `passed` does not say whether the condition holds.
 
     Examples
     --------
-    >>> GateOutcome("GAUC delta < 0", True, kind="yesterday").text
-    'GAUC delta < 0 (since yesterday)'
+    >>> gate = GateOutcome("GAUC delta < 0", True, kind="yesterday")
+    >>> gate.text, gate.outcome
+    ('GAUC delta < 0 (since yesterday)', 'passed')
     """
 
     condition: str
     passed: bool
     reason: str = ""
     kind: str = "baseline"
+    exception: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """The outcome in a word: passed, failed, `NOT_JUDGED` or `SO_FAR`."""
+        return self.exception or ("passed" if self.passed else "failed")
 
     @property
     def text(self) -> str:
@@ -526,11 +535,6 @@ class Night:
     def expressions(self) -> Mapping[str, str]:
         """The expression of each computed score."""
         return dict(self.conventions.get("score", {}))
-
-    @property
-    def gates_not_judged(self) -> set[str]:
-        """The texts of gates that were not judged."""
-        return {g.text for g in self.gates if g.passed and g.reason.startswith("not judged:")}
 
     @property
     def requested(self) -> Mapping[str, str]:

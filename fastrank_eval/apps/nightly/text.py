@@ -18,9 +18,8 @@ from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
-    FAILS_SO_FAR,
-    NO_LABELS_LEFT,
-    NO_ROWS,
+    NOT_JUDGED,
+    SO_FAR,
     Finding,
     GateOutcome,
     Key,
@@ -46,8 +45,6 @@ _OPERATORS = {
 
 #: Limits of drift, and the names of the numbers that they limit.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-#: What the reason of a gate that was not judged begins with.
-NOT_JUDGED = "not judged"
 
 
 def meaning(night: Night) -> str:
@@ -73,12 +70,15 @@ def not_judged(night: Night) -> list[str]:
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
     unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
     drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
-    gates = [each for each in night.gates if each.passed and each.reason.startswith(NOT_JUDGED)]
-    reasons = (each.reason.removeprefix(NOT_JUDGED).removeprefix(":") for each in gates)
     return [
         *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
         *drift,
-        *(f"{each.text},{reason}" for each, reason in zip(gates, reasons, strict=True)),
+        # The reason of a gate that passed is what it was not judged for.
+        *(
+            f"{each.text}, {each.reason}"
+            for each in night.gates
+            if each.reason and each.outcome in ("passed", NOT_JUDGED)
+        ),
     ]
 
 
@@ -93,34 +93,25 @@ def reads_measures(outcome: GateOutcome) -> bool:
     return bool(gate(outcome.condition).terms)
 
 
-def outcome_of(outcome: GateOutcome) -> str:
-    """Return the outcome of a gate in a word.
-
-    Examples
-    --------
-    >>> outcome_of(GateOutcome("GAUC < 0.6", False, "0.5931"))
-    'failed'
-    """
-    if outcome.reason in (NO_ROWS, NO_LABELS_LEFT) or (
-        outcome.passed and outcome.reason.startswith(f"{NOT_JUDGED}:")
-    ):
-        return "not judged"
-    if outcome.passed and outcome.reason.startswith(FAILS_SO_FAR):
-        return "fails so far"
-    return "passed" if outcome.passed else "failed"
-
-
 def gate_texts(night: Night) -> list[str]:
     """Return the conditions of failed gates with their numbers.
 
     Empty for a night without rows: its first sentence says so. Where a corrected p-value may have
     failed one, the last text says how often this happens without a difference.
     """
-    failed = [each for each in night.gates if not each.passed and night.quality.rows]
-    by_p_value = any(_false_alarms(each, night) for each in failed)
+    if not night.quality.rows:
+        return []
+    by_p_value = any(_false_alarms(each, night) for each in night.gates if not each.passed)
+    return [*outcome_texts(night, "failed"), *([false_alarms(night)] if by_p_value else [])]
+
+
+def outcome_texts(night: Night, outcome: str) -> list[str]:
+    """Return the conditions of gates of an outcome, each with its reason."""
+    said = "fails with the labels so far" if outcome == SO_FAR else outcome
     return [
-        *(f"gate failed: {each.text}" + f": {each.reason}" * bool(each.reason) for each in failed),
-        *([false_alarms(night)] if by_p_value else []),
+        f"gate {said}: {each.text}" + f": {each.reason}" * bool(each.reason)
+        for each in night.gates
+        if each.outcome == outcome
     ]
 
 
@@ -508,7 +499,7 @@ def sentences(night: Night) -> list[str]:
     result = []
     flags = night.quality.flags
     if not night.quality.rows and (flags or not all(gate.passed for gate in night.gates)):
-        unjudged = any(gate.reason in (NO_ROWS, NO_LABELS_LEFT) for gate in night.gates)
+        unjudged = any(gate.outcome == NOT_JUDGED for gate in night.gates)
         gates = ", so its gates cannot be judged" if unjudged else ""
         result.append(f"{no_labels_text(night) or 'The night has no rows'}{gates}.")
     elif flags:

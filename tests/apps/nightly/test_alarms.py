@@ -110,7 +110,7 @@ def test_alarm__of_nights_without_a_change__is_never_raised(history: History) ->
     judged = run(history, 60, dict.fromkeys((ALL_ROWS, SIDE, LOSS), (99, 0.0)))
     assert failed(judged) == []
     assert [outcome.reason for outcome, _ in judged.values()] == [
-        *(f"not judged: history has {n} of the 14 nights that levels need" for n in range(14)),
+        *(f"history has {n} of the 14 nights that levels need" for n in range(14)),
         *("" for _ in range(46)),
     ]
     assert all(outcome.condition == CONDITION for outcome, _ in judged.values())
@@ -171,10 +171,10 @@ def test_alarm_since__after_an_alarm__learns_again_from_that_night(history: Hist
     night = night_of(50, differences_of(50, changes))
     (outcome,), findings, _ = judge_alarms(night, acknowledged, history)
     assert (outcome.passed, findings) == (True, [])
-    assert outcome.reason == "not judged: history has 2 of the 14 nights that levels need"
+    assert outcome.reason == "history has 2 of the 14 nights that levels need"
     early = settings("gates", alarm="sequence", alarm_since=on(51))
     ((outcome,), _, _) = judge_alarms(night, early, history)
-    assert outcome.reason == f"not judged: alarm_since is {on(51)}"
+    assert outcome.reason == f"alarm_since is {on(51)}"
     # From that night on, only a new change is an alarm.
     history_of_change = run(history, 90, {ALL_ROWS: (40, -0.02)}, acknowledged, first=50)
     assert failed(history_of_change) == []
@@ -186,15 +186,15 @@ def test_nights__that_cannot_be_compared__are_left_out(history: History) -> None
     others = {"ties": "best", "measures": {"GAUC": {"weight": "impressions"}}}
     for other in (replace(night, conventions=others), replace(night, baseline="new")):
         ((outcome,), _, _) = judge_alarms(other, ALARM, history)
-        assert outcome.reason == "not judged: history has 0 of the 14 nights that levels need"
+        assert outcome.reason == "history has 0 of the 14 nights that levels need"
     for number in range(10, 40):
         (stored,) = history.read(on(number), on(number))
         history.write(replace(stored, status="data_quality"))
     ((outcome,), _, _) = judge_alarms(night, ALARM, history)
-    assert outcome.reason == "not judged: history has 10 of the 14 nights that levels need"
+    assert outcome.reason == "history has 10 of the 14 nights that levels need"
     flagged = replace(night, quality=replace(night.quality, flags=("rows 3, below 10",)))
     ((outcome,), _, _) = judge_alarms(flagged, ALARM, history)
-    assert outcome.reason == "not judged: the rows of this night did not pass the checks"
+    assert outcome.reason == "the rows of this night did not pass the checks"
 
 
 @pytest.mark.parametrize("se", [0.0, math.nan])

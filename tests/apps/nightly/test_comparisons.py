@@ -18,7 +18,7 @@ from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
 from fastrank_eval.apps.nightly.summary_files import lines, summary
-from fastrank_eval.apps.nightly.text import meaning, outcome_of
+from fastrank_eval.apps.nightly.text import meaning
 from tests.support.nightly_runs import CONFIG, adjust, days, dump, kept, kept_on, nightly, on
 from tests.support.nights import a_night
 from tests.support.sample_nights import month
@@ -30,7 +30,7 @@ def said_of(night: Night, exit_code: int) -> Iterator[str]:
     compared = " ".join(dict.fromkeys(one.kind for one in night.compared)) or "nothing"
     yield f"{night.date.day}: {night.status}, exit {exit_code}, compared with {compared}"
     for one in night.gates:
-        yield f"gate {': '.join(filter(None, [one.text, outcome_of(one), one.reason]))}"
+        yield f"gate {': '.join(filter(None, [one.text, one.outcome, one.reason]))}"
     others = lines([document(night)]).splitlines()[1:]
     yield from (line.strip() for line in others if "gate failed" not in line)
     if night.status == "fine":

@@ -475,7 +475,7 @@ def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> Non
     assert math.isnan(night.quality.ctr)
     assert math.isnan(night.quality.single_class_share)
     assert night.quality.groups == ROWS // 10
-    assert [gate.reason for gate in night.gates] == ["not judged: the night has no labels yet"]
+    assert [gate.reason for gate in night.gates] == ["the night has no labels yet"]
     nights = [replace(one, seconds=1.0, version="1") for one in kept()]
     cases("no_labels")[0].check(told_by(page(nights)))
     # Its conventions are not those of other nights, which is no change.

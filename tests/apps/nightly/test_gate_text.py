@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
 from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.documents import document
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
-from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, Night
+from fastrank_eval.apps.nightly.night import NOT_JUDGED, SO_FAR, GateOutcome, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
@@ -80,9 +81,36 @@ def test_provisional_night_without_rows__says_so_once() -> None:
     night = replace(night, quality=replace(night.quality, rows=0, flags=("rows 0, below 1",)))
     night = replace(night, provisional=True, status="data_quality")
     gates = settings("gates", fail_if=("GAUC < 0.9",))
-    outcome = gate_so_far(GateOutcome("GAUC < 0.9", False, NO_ROWS), night, gates)
-    assert outcome == GateOutcome("GAUC < 0.9", True, NO_ROWS)
+    (judged,) = gate_outcomes(night, gates, {})
+    assert judged == (
+        GateOutcome("GAUC < 0.9", False, "the night has no rows", exception=NOT_JUDGED), ()
+    )  # fmt: skip
+    outcome = gate_so_far(judged[0], night, gates)
+    assert outcome == replace(judged[0], passed=True)
     assert markdown([document(replace(night, gates=(outcome,)))]).count("no rows") == 1
+
+
+def test_outcome__is_a_word_of_its_own_and_the_reason_only_says_why() -> None:
+    complete = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
+    night = replace(month()[-1], provisional=True, labels_complete=complete)
+    gates = settings("gates", fail_if=("GAUC < 0.9", "GAUC < 0.1"), fail_if_yesterday=("GAUC < 1",))
+    earlier = {"yesterday": EarlierNight(None, "history has no rows of <date>")}
+    judged = [outcome for outcome, _ in gate_outcomes(night, gates, earlier)]
+    assert [one.outcome for one in judged] == ["failed", "passed", "not judged"]
+    assert [one.passed for one in judged] == [False, True, True]
+    assert judged[2].reason == "history has no rows of <date>"
+    so_far = gate_so_far(judged[0], night, gates)
+    assert so_far == replace(judged[0], passed=True, exception=SO_FAR)
+    assert so_far.outcome == "fails so far"
+    shown = document(replace(night, gates=(so_far, *judged[1:])))
+    keys = [(one["passed"], one["outcome"], one["reason"]) for one in shown["gates"]]
+    assert keys == [
+        (True, "fails so far", judged[0].reason),
+        (True, "passed", ""),
+        (True, "not judged", judged[2].reason),
+    ]
+    so_far_text = f"gate fails with the labels so far: GAUC < 0.9: {judged[0].reason}"
+    assert shown["texts"]["label_delay"][-1] == so_far_text
 
 
 def test_gates_with_corrected_p_values__say_how_often_they_fail_without_a_difference() -> None:

@@ -81,7 +81,7 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     # Nothing of an empty night to compare with.
     assert {line.kind for line in nights[17].compared} == {"baseline", "last_week"}
     assert nights[17].gates[-1].passed
-    assert nights[17].gates[-1].reason == "not judged: history has no rows of 2026-11-16"
+    assert nights[17].gates[-1].reason == "history has no rows of 2026-11-16"
     side = [
         value.value
         for night in nights.values()

@@ -12,7 +12,8 @@ import pytest
 
 from fastrank_eval.apps.nightly.documents import document, documents
 from fastrank_eval.apps.nightly.night import (
-    NO_ROWS,
+    NOT_JUDGED,
+    SO_FAR,
     CompositionChange,
     EarlierJudgement,
     Finding,
@@ -42,8 +43,8 @@ NIGHT = tiny(quality=replace(tiny().quality, volume_drift=0.1, ctr_drift=-0.2))
 (ALL_A, SIDE_A, ALL_B, SIDE_B) = NIGHT.values
 LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}}
 PASSED = GateOutcome("GAUC < 0.5", True)
-NOT_JUDGED = GateOutcome(
-    "GAUC delta < 0", True, "not judged: history has no rows of 2026-11-18", "yesterday"
+UNJUDGED = GateOutcome(
+    "GAUC delta < 0", True, "history has no rows of 2026-11-18", "yesterday", NOT_JUDGED
 )
 COMPLETE = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 AT_FIRST = replace(NIGHT, provisional=True, labels_complete=COMPLETE, label_age=5.5)
@@ -81,14 +82,19 @@ NIGHTS: dict[str, Night | Sequence[Night]] = {
     "gates that passed": replace(NIGHT, gates=(PASSED,)),
     "few nights before": tiny(gates=(PASSED,)),
     "few nights before, with limits": tiny(conventions=LIMITS),
-    "a gate that is not judged": replace(NIGHT, gates=(NOT_JUDGED,)),
+    "a gate that is not judged": replace(NIGHT, gates=(UNJUDGED,)),
     "a gate that failed": replace(
         NIGHT, status="regression", gates=(GateOutcome("GAUC > 0", False, "b: 0.6"),)
     ),
     "no rows": replace(
         NIGHT, status="data_quality",
         quality=replace(NIGHT.quality, rows=0, flags=("rows 0, below 1",)),
-        gates=tuple(GateOutcome(f"GAUC < 0.{at}", False, NO_ROWS) for at in range(9)),
+        gates=tuple(
+            GateOutcome(
+                f"GAUC < 0.{at}", False, "the night has no rows", exception=NOT_JUDGED
+            )
+            for at in range(9)
+        ),
     ),
     "no baseline": replace(NIGHT, baseline=None),
     "a measure without intervals": replace(
@@ -145,7 +151,7 @@ NIGHTS: dict[str, Night | Sequence[Night]] = {
         ),
     ),
     "labels to come": replace(AT_FIRST, status="provisional", gates=(
-        GateOutcome("GAUC < 0.99", True, "fails with the labels so far: b: 0.6"),
+        GateOutcome("GAUC < 0.99", True, "b: 0.6", exception=SO_FAR),
     )),
     "labels that came": replace(
         NIGHT, labels_complete=COMPLETE, label_age=80.0,
