@@ -188,6 +188,32 @@ class GroupTable:
         roles = replace(self.roles, scores=tuple(self.roles.scores[at] for at in models))
         return replace(self, roles=roles, values=self.values[list(models)], weights=weights)
 
+    def beside(self, others: Sequence[GroupTable], texts: Sequence[str]) -> GroupTable:
+        """Add the measures of tables that have some of the groups.
+
+        Parameters
+        ----------
+        others : sequence of GroupTable
+            Of the same models.
+        texts : sequence of str
+            The texts of all measures, in the order of the new table.
+        """
+        models, count = len(self.values), len(self)
+        measures = {str(m): m for table in (self, *others) for m in table.measures}
+        values, weights = np.full((models, len(texts), count), np.nan), {}
+        for table in (self, *others):
+            pairs = zip(self.keys, table.keys, strict=True)
+            keys = [pa.concat_arrays(list(map(decode_array, pair))) for pair in pairs]
+            at = encode_keys(keys)[0][count:]
+            for model, m in np.ndindex(table.values.shape[:2]):
+                new = texts.index(str(table.measures[m]))
+                values[model, new, at] = table.values[model, m]
+                if (model, m) in table.weights:
+                    weights[model, new] = np.zeros(count)
+                    weights[model, new][at] = table.weights[model, m]
+        ordered = tuple(measures[text] for text in texts)
+        return replace(self, measures=ordered, values=values, weights=weights)
+
     @cached_property
     def clusters(self) -> Clusters | None:
         """The groups of each nested cluster; None if each group is one."""

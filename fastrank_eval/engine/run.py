@@ -692,6 +692,12 @@ def _check_measures(
         refusal = m.refuses(ties)
         if refusal:
             raise ArgumentError(f"{refusal}.")
+        if m.label_column() not in (None, roles.label):
+            raise ArgumentError(
+                f"measures: must need the label of a row alone, got {m.display_name}, which needs "
+                "the judgements of all queries; take fastrank_eval.trec.evaluate, or Unjudged for "
+                "rows without a label."
+            )
     if ties == "item" and roles.item is None:
         raise ArgumentError(
             "item: must be the column of item ids for ties='item', got None; name it."

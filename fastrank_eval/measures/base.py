@@ -326,6 +326,10 @@ class Measure:
         """
         return "no_relevant" if self.needs_relevant else None
 
+    def label_column(self) -> str | None:
+        """Return the only label column that it can read, or None for any."""
+        return None
+
     def empty_is_known(self) -> bool:
         """Return whether `undefined_if_empty` holds for all such groups.
 

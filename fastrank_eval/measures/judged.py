@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from fastrank_eval._lib.arguments import integer, one_of
@@ -11,6 +13,9 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import PROBABILITY, REL, WEIGHT, Measure, Param, word_or
 from fastrank_eval.measures.group_function import GroupFunction, at_most
 from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
+
+#: The label of rows that is null only where the document is judged for no query.
+ANYWHERE = "judged anywhere"
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
@@ -220,15 +225,29 @@ class JudgedShare(_JudgedRows):
 class UnjudgedShare(_JudgedRows):
     """Unjudged@k, the share of unjudged rows (holes) among the first k.
 
-    As in trec_eval, a row of negative grade was pooled, but not judged. In Judged it counts as
-    judged.
+    As in trec_eval, a row of negative grade was pooled, but not judged. In Judged, and with
+    ``judged="anywhere"``, it counts as judged.
     """
 
     name = "Unjudged"
     formula = "unjudged rows above the cutoff / k"
     higher_is_better = False
-    options = (SHORT, WEIGHT)
-    aliases = ("unj", "hole")
+    options = (
+        SHORT,
+        Param(
+            "judged",
+            "query",
+            "'query': judged for the query of the row; 'anywhere': for any query, as Hole of BEIR "
+            "and MTEB, in `fastrank_eval.trec` only",
+            one_of("query", "anywhere"),
+        ),
+        WEIGHT,
+    )
+    aliases = ("unj",)
+    presets: ClassVar[dict[str, dict[str, str]]] = {"Hole": {"judged": "anywhere"}}
+
+    def label_column(self) -> str | None:
+        return ANYWHERE if self.judged == "anywhere" else None
 
 
 @inlined

@@ -29,6 +29,7 @@ WORTH = st.integers(-9, 9) | st.floats(-1e100, 1e100)
 VALUES: dict[str, st.SearchStrategy] = {
     "rel": POSITIVE,
     "short": st.sampled_from(["k", "length"]),
+    "judged": st.sampled_from(["query", "anywhere"]),
     "weight": st.sampled_from(["uniform", "impressions", "positives", "pairs"]) | COLUMN,
     "beta": st.floats(0.01, 100) | st.integers(1, 9),
     "alpha": st.none() | SHARE,

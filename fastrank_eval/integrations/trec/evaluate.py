@@ -5,11 +5,11 @@ Compute and print the report of trec_eval.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import profile_of
-from fastrank_eval.engine.options import check_names
+from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval.engine.options import OPTIONS, check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.engine.run import run
 from fastrank_eval.integrations.trec.join import (
@@ -31,18 +32,23 @@ from fastrank_eval.integrations.trec.join import (
     read_both,
     reading_notes,
 )
-from fastrank_eval.integrations.trec.measures import Line, at_level, report_lines, single_measures
+from fastrank_eval.integrations.trec.measures import (
+    Line,
+    at_level,
+    report_lines,
+    single_measures,
+    with_gains,
+)
 from fastrank_eval.integrations.trec.pairs import Common, Cuts
-from fastrank_eval.measures import Measure
+from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
+from fastrank_eval.results.lookup import find_measure
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table, printable
-from fastrank_eval.results.result import result_of
+from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.views import View, best_models
-
-if TYPE_CHECKING:
-    from fastrank_eval.results.result import Result
 
 VERSIONS = (9, 10)
 
@@ -248,7 +254,8 @@ def trec_report(
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
     notes += cuts.note(tag, *both.cut(0, cuts, as_float32=as_float32))
     depth = max((line.depth for line in lines), default=0)
-    ranked = rank_documents(both, as_float32=as_float32, depth=depth)
+    anywhere = ANYWHERE in _by_label(_measures_of(lines))
+    ranked = rank_documents(both, as_float32=as_float32, depth=depth, anywhere=anywhere)
     # Their memory serves the evaluation.
     del retrieved, judgements, both
     pa.default_memory_pool().release_unused()
@@ -265,22 +272,23 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
     if any(line.has_gains for line in lines):
         grades = ranked.table["grade"].unique().drop_null().to_pylist()
         lines = tuple(line.for_grades(grades) for line in lines)
-    # `evaluate` needs at least one measure.
-    measures = list(chain.from_iterable(line.measures for line in lines))
-    evaluation = run(
-        ranked.table,
-        group="query",
-        label="grade",
-        score="score",
-        measures=measures or "NumRet",
-        profile=f"trec_eval_{version}",
-        # Rows are in the order of ranks, tied ones by id.
-        ties="input",
-        order="sorted",
-        # A fifth of the rows is judged: full batches took 40 MB more.
-        batch_rows=min(max(ranked.table.num_rows // 4, 1 << 18), 1 << 19),
-    )
-    result = result_of(evaluation)
+    evaluations = {
+        label: run(
+            ranked.table,
+            group="query",
+            label=label,
+            score="score",
+            measures=measures,
+            profile=f"trec_eval_{version}",
+            # Rows are in the order of ranks, tied ones by id.
+            ties="input",
+            order="sorted",
+            # A fifth of the rows is judged: full batches took 40 MB more.
+            batch_rows=min(max(ranked.table.num_rows // 4, 1 << 18), 1 << 19),
+        )
+        for label, measures in _by_label(_measures_of(lines)).items()
+    }
+    results = {label: result_of(evaluation) for label, evaluation in evaluations.items()}
     names = ranked.queries
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
     if version == 9:
@@ -292,17 +300,36 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         if line.depth:
             columns.append([f"'{ranked.strings[index]}'" for index in order])
         elif line.measures and line.by_query:
-            columns.append(np.mean([result[m][order] for m in line.measures], axis=0))
+            values = [results[_label_of(m)][m][order] for m in line.measures]
+            columns.append(np.mean(values, axis=0))
         if line.fact == "runid":
             summary.append(tag)
         elif line.fact == "num_q":
             summary.append(float(len(names)))
         elif line.measures:
-            summary.append(sum(result.value(m) for m in line.measures) / len(line.measures))
+            total = sum(results[_label_of(m)].value(m) for m in line.measures)
+            summary.append(total / len(line.measures))
     queries = tuple(names[index] for index in order)
     named = [one.with_display_name(line.name) for line in lines for one in line.measures]
     notes = tuple(_notes(tag, named, ranked.table))
     return TrecReport(tag, lines, tuple(summary), queries, tuple(columns), notes)
+
+
+def _measures_of(lines: Iterable[Line]) -> list[Measure]:
+    """List the measures of lines, or one where there is none."""
+    return list(chain.from_iterable(line.measures for line in lines)) or [measure("NumRet")]
+
+
+def _label_of(one: Measure) -> str:
+    return one.label_column() or "grade"
+
+
+def _by_label(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
+    """Group measures by the column of labels that they read."""
+    by_label: dict[str, list[Measure]] = {}
+    for one in measures:
+        by_label.setdefault(_label_of(one), []).append(one)
+    return by_label
 
 
 def _notes(tag: str, measures: Sequence[Measure], table: pa.Table) -> Iterator[str]:
@@ -491,31 +518,45 @@ def evaluate(
     score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
     as_float32 = score_type == "float32"
-    joined = join_runs(qrels, run, is_complete, columns, cuts, as_float32=as_float32)
+    version = None if profile is None else _VERSIONS.get(profile)
+    asked = (
+        list(requested_measures(measures))
+        if version is None
+        else single_measures(measures, version)
+    )
+    anywhere = ANYWHERE in _by_label(asked)
+    joined = join_runs(
+        qrels, run, is_complete, columns, cuts, as_float32=as_float32, anywhere=anywhere
+    )
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         judged = joined.queries + joined.only_in_qrels * (not is_complete)
         raise no_common_query(judged, joined.only_in_run)
     if not is_complete:
         _refuse_different_queries(joined)
-    names = joined.table.column_names
-    if profile in _VERSIONS:
+    if version is not None:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        asked = single_measures(measures, _VERSIONS[profile], grades)
-    else:
-        asked = list(requested_measures(measures))
+        asked = [with_gains(one, grades) for one in asked]
     used = [at_level(one, level).with_display_name(one.display_name) for one in asked]
-    result = evaluate_table(
-        joined.table,
-        group="query",
-        label="grade",
-        score=joined.scores,
-        item="doc",
-        subtopics="subtopics" if "subtopics" in names else None,
-        measures=used,
-        profile=profile,
-        **{"unretrieved": "allow", "unjudged": "allow", **options},
-    )
+    parts = _by_label(used)
+    if len(parts) > 1:
+        _refuse_sums(options)
+    has_subtopics = "subtopics" in joined.table.column_names
+    results = {
+        label: evaluate_table(
+            joined.table,
+            group="query",
+            label=label,
+            score=joined.scores,
+            item="doc",
+            subtopics="subtopics" if has_subtopics else None,
+            measures=own,
+            profile=profile,
+            **{"unretrieved": "allow", "unjudged": "allow", **options},
+        )
+        for label, own in parts.items()
+    }
+    result = _beside([results[_label_of(one)] for one in used], used)
     conventions = {
         **result.meta.conventions,
         "complete": is_complete,
@@ -537,6 +578,63 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
+
+
+def _beside(results: Sequence[Result], measures: Sequence[Measure]) -> Result:
+    """Return the only result, or put the measures of several into one.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        For each measure the one that has it. They have the same queries, or one has all.
+    measures : sequence of Measure
+    """
+    distinct = list({id(result): result for result in results}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    pairs = zip(measures, results, strict=True)
+    texts = list(dict.fromkeys(str(find_measure(one, r.names, r.requested)) for one, r in pairs))
+    whole = max(distinct, key=lambda result: result.meta.groups)
+    others = [result for result in distinct if result is not whole]
+    values = [value for result in (whole, *others) for value in result]
+    places = {of: n for n, of in enumerate(dict.fromkeys((v.by, v.slice, v.score) for v in values))}
+    values.sort(key=lambda v: (places[v.by, v.slice, v.score], texts.index(v.measure)))
+    options: dict[str, object] = {}
+    requested: dict[str, str] = {}
+    for result in distinct:
+        options |= cast(dict[str, object], result.meta.conventions["measures"])
+        requested |= result.requested
+    conventions = {
+        **distinct[0].meta.conventions,
+        "measures": {text: options[text] for text in texts},
+    }
+    seconds = sum(result.meta.seconds for result in distinct)
+
+    def groups() -> GroupTable:
+        return whole.group_table().beside([one.group_table() for one in others], texts)
+
+    return Result(
+        values,
+        groups if whole.keeps_groups else None,
+        replace(whole.meta, conventions=conventions, seconds=seconds, requested=requested),
+        whole.scores,
+        texts,
+        requested,
+    )
+
+
+def _refuse_sums(options: Mapping[str, Any]) -> None:
+    """Raise if options ask for the sums of one pass, where there are several."""
+    kept = OPTIONS["keep"].read("keep", options.get("keep")) - {"values"}
+    for name, given, remedy in (
+        ("keep", ",".join(sorted(kept)), "leave it out"),
+        ("baseline", options.get("baseline"), "pass it to result.compare()"),
+    ):
+        if given:
+            raise ArgumentError(
+                f"{name}: must not be given for measures of several passes, such as Hole@10 beside "
+                f"nDCG@10, got {given!r}; {remedy}, or evaluate each kind by itself."
+            )
 
 
 def _facts(joined: Joined) -> dict[str, object]:

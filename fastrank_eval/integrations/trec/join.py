@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from fastrank_eval.integrations.trec.tables import (
     sign_of_swapping,
 )
 from fastrank_eval.io.source import type_name
+from fastrank_eval.measures.judged import ANYWHERE
 
 #: What to do about a pair that is there twice, and about runs that are no mapping.
 _READ = "pass what {}(..., duplicates='first') returns."
@@ -59,6 +61,8 @@ class Joined:
         The number of these that the run does not even have as an empty dict.
     notes : tuple of str
         What was read but may be meant otherwise, and which documents are left out.
+    answered : ndarray of bool, shape (rows,)
+        Whether a run has the query of the row, even without a document.
     """
 
     table: pa.Table
@@ -69,6 +73,7 @@ class Joined:
     unanswered: dict[str, int]
     lacking: dict[str, int]
     notes: tuple[str, ...] = ()
+    answered: np.ndarray | None = field(default=None, compare=False)
 
 
 @typed
@@ -141,8 +146,12 @@ def join_runs(
     cuts: Cuts,
     *,
     as_float32: bool = False,
+    anywhere: bool = False,
 ) -> Joined:
-    """Join as `join` does, without the documents that `cuts` leave out."""
+    """Join as `join` does, without the documents that `cuts` leave out.
+
+    `anywhere` adds the column `ANYWHERE`, grades of documents that are judged for any query.
+    """
     runs = _name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
     remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
     judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
@@ -154,8 +163,13 @@ def join_runs(
         unanswered[name] = int((both.wanted & ~both.have(i)).sum())
         lacking[name] = int((both.wanted & both.lacking[i]).sum())
     asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])
+    keep = both.wanted[both.query] & np.logical_or.reduce([rows >= 0 for rows in both.rows])
+    pairs = np.flatnonzero(keep)
+    table = _table(both, runs, pairs)
+    if anywhere:
+        table = table.append_column(ANYWHERE, both.judged_anywhere(pairs))
     return Joined(
-        _table(both, runs),
+        table,
         tuple(runs),
         int(both.wanted.sum()),
         int((asked & ~both.is_judged).sum()),
@@ -163,6 +177,7 @@ def join_runs(
         unanswered,
         lacking,
         tuple(notes),
+        both.answered[both.query[pairs]],
     )
 
 
@@ -248,7 +263,7 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
     if not run:
         raise ArgumentError("No run is given: the mapping of names to runs is empty.")
     for name in run:
-        if not isinstance(name, str) or name in ("query", "doc", "grade", "subtopics"):
+        if not isinstance(name, str) or name in ("query", "doc", "grade", "subtopics", ANYWHERE):
             raise ArgumentError(
                 f"A run cannot be called {name!r}: its scores become a column beside query, doc, "
                 "grade and subtopics. Name it otherwise."
@@ -264,10 +279,8 @@ def _has_columns(
     return all(columns[column] in table for column in ("query", "doc", file_columns.number))
 
 
-def _table(both: Common, names: Iterable[str]) -> pa.Table:
-    """Build the table of pairs."""
-    keep = both.wanted[both.query] & np.logical_or.reduce([rows >= 0 for rows in both.rows])
-    pairs = np.flatnonzero(keep)
+def _table(both: Common, names: Iterable[str], pairs: np.ndarray) -> pa.Table:
+    """Build the table of some pairs."""
     texts = [
         (
             both.queries.take(arrow_column(both.query[part])).cast(pa.string()),
@@ -296,7 +309,8 @@ class RankedQueries:
     Parameters
     ----------
     table : pyarrow.Table
-        Columns query (its index), score (null if not retrieved) and grade (null if unjudged).
+        Columns query (its index), score (null if not retrieved) and grade (null if unjudged); maybe
+        `ANYWHERE`.
     queries : list of str
         Names of the queries.
     has_query : ndarray of bool, shape (queries,)
@@ -316,6 +330,7 @@ def rank_documents(
     *,
     as_float32: bool,
     depth: int,
+    anywhere: bool = False,
 ) -> RankedQueries:
     """Rank documents by descending score, ties by descending id.
 
@@ -327,6 +342,8 @@ def rank_documents(
         Round scores to float32 first.
     depth : int
         Documents in a string of grades.
+    anywhere : bool
+        Add the column `ANYWHERE`, as `join_runs` does.
     """
     ranked, scores, bounds = both.ranked(0, as_float32)
     grades, is_unjudged = both.values(1)
@@ -346,12 +363,15 @@ def rank_documents(
         column_with_nulls(scores, is_unranked),
         column_with_nulls(grades[order], is_unjudged[order]),
     ]
+    names = ["query", "score", "grade"]
+    if anywhere:
+        columns, names = [*columns, both.judged_anywhere(order)], [*names, ANYWHERE]
     shown = np.minimum(np.diff(bounds)[both.wanted], depth)
     starts = np.searchsorted(query, np.arange(len(shown)))
     texts = both.queries.to_pylist()
     return RankedQueries(
         # One batch: the engine copies rows of several.
-        pa.Table.from_arrays(columns, names=["query", "score", "grade"]),
+        pa.Table.from_arrays(columns, names=names),
         [texts[i] for i in np.flatnonzero(both.wanted)],
         both.answered[both.wanted],
         _grade_strings(starts, shown, grades[order], is_unjudged[order]),

@@ -70,7 +70,7 @@ class Line:
 
     def for_grades(self, grades: Iterable[float]) -> Line:
         """Use grades as their own gains where a table of gains has no entry."""
-        return replace(self, measures=tuple(_with_gains(m, grades) for m in self.measures))
+        return replace(self, measures=tuple(with_gains(m, grades) for m in self.measures))
 
     @property
     def is_count(self) -> bool:
@@ -280,7 +280,7 @@ def report_lines(
 
 
 def single_measures(
-    requests: str | Measure | Sequence[str | Measure], version: int, grades: Iterable[float]
+    requests: str | Measure | Sequence[str | Measure], version: int
 ) -> list[Measure]:
     """List the measures of requests, in the order of the requests.
 
@@ -297,8 +297,7 @@ def single_measures(
     measures = []
     for line in sorted(report_lines(split, version), key=lambda line: order[line.request]):
         if len(line.measures) == 1:
-            (one,) = line.for_grades(grades).measures
-            measures.append(one.with_display_name(line.name))
+            measures.append(line.measures[0].with_display_name(line.name))
         elif line.request not in _NICKNAMES:
             raise ArgumentError(
                 f"measures: must be measures, got {line.request!r}; take trec_report for this line "
@@ -465,11 +464,13 @@ def at_level(original: Measure, level: float) -> Measure:
     return original(rel=level) if level != 1 and "rel" in original.option_values else original
 
 
-def _with_gains(original: Measure, grades: Iterable[float]) -> Measure:
+def with_gains(original: Measure, grades: Iterable[float]) -> Measure:
+    """Use grades as their own gains where a table of gains has no entry."""
     gains = original.option_values.get("gain")
     if not isinstance(gains, tuple) or isinstance(original, UserModel):
         return original
-    return original(gain={**{grade: grade for grade in grades if grade > 0}, **dict(gains)})
+    result = original(gain={**{grade: grade for grade in grades if grade > 0}, **dict(gains)})
+    return result.with_display_name(original.display_name)
 
 
 @typed

@@ -15,6 +15,7 @@ from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
+    column_with_nulls,
     decode_array,
     frozen,
     mask_column,
@@ -337,6 +338,22 @@ class Common(Pairs):
             grades, is_unjudged = self.values(-1)
             rows[is_unjudged | (grades < 0)] = -1
         return before, int((rows >= 0).sum())
+
+    def judged_anywhere(self, pairs: np.ndarray) -> pa.Array:
+        """Return the grade of pairs, 0 at least, null if judged for no query.
+
+        A document that is judged for another query has the grade 0.
+        """
+        import pyarrow.compute as pc
+
+        grades, is_unjudged = self.values(-1)
+        known = self.docs(np.flatnonzero(~is_unjudged))
+        grades, is_unknown = np.maximum(grades[pairs], 0), is_unjudged[pairs]
+        grades[is_unknown] = 0
+        if is_unknown.any():
+            docs = self.docs(pairs[is_unknown])
+            is_unknown[is_unknown] = ~as_array(pc.is_in(docs, value_set=known)).astype(np.bool_)
+        return column_with_nulls(grades, is_unknown)
 
     def _of_itself(self, pairs: np.ndarray) -> np.ndarray:
         """Select the pairs whose document has the id of the query."""

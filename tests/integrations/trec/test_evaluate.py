@@ -1,5 +1,6 @@
 """One call for runs and judgements, from the forms that other tools have."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,53 @@ def test_cuts__follow_each_other() -> None:
     assert relstring(drop_self=True, skip_first=True) == "'-1-'"
     assert relstring(drop_self=True, skip_first=True, most=2) == "'-1'"
     assert relstring(skip_first=True, most=3, judged_only=True) == "'1'"
+
+
+def test_evaluate__hole__counts_documents_that_are_judged_for_no_query() -> None:
+    qrels = {**JUDGED, "q3": {"q3": -1, "d3": 0}}
+    run = {"q1": {"d2": 0.9, "d1": 0.8}, "q2": {"d2": 0.9, "q2": 0.95}, "q4": {"d1": 1.0}}
+    runs = {"ours": run, "few": {"q1": {"d9": 2.0, "q3": 1.0}, "q3": {"d3": 1.0}}}
+    names = "nDCG@10,Hole@2,Unjudged@2,RR,hole_at_1"
+    result = trec.evaluate(qrels, runs, names)
+    # A document of negative grade is judged; a query without documents has no hole.
+    assert result["ours", "Hole@2"].tolist() == [0, 0.5, 0]
+    assert result["ours", "Unjudged@2"].tolist() == [0.5, 0.5, 0]
+    assert result["few", "Hole@2"].tolist() == [0.5, 0, 0]
+    assert [value.display_name for value in result][:5] == names.split(",")
+    assert [value.score for value in result] == ["ours"] * 5 + ["few"] * 5
+    assert result.value("Unjudged(judged='anywhere')@1", "ours") == pytest.approx(1 / 3)
+    alone = {name: trec.evaluate(qrels, runs, name) for name in names.split(",")}
+    for value in result:
+        same = next(v for v in alone[value.display_name] if v.score == value.score)
+        assert repr(value) == repr(same)
+    others = [one for one in names.split(",") if "ole" not in one]
+    assert result["ours", "RR"].tolist() == alone["RR"]["ours", "RR"].tolist()
+    compared = trec.evaluate(qrels, runs, others).compare(baseline="ours")
+    both = result.compare(baseline="ours")
+    found = [v.delta for v in both if v.display_name in others]
+    assert found == [v.delta for v in compared]
+    assert both.find("Hole@2", "few").delta == pytest.approx(0)
+    assert pickle.loads(pickle.dumps(result)).value("Hole@2", "ours") == pytest.approx(1 / 6)  # noqa: S301 - our own
+    assert list(result.meta.conventions["measures"]) == list(result.measures)
+
+
+def test_report__hole__is_that_of_evaluate() -> None:
+    report = trec.trec_report(JUDGED, RETRIEVED, measures="Hole@2,unj.2,map")
+    assert [line.name for line in report.lines] == ["map", "unj_2", "Hole@2"]
+    assert report.summary == (0.5, 0.5, 0.25)
+    assert report.by_query == ((0.5, 0.5, 0.0), (0.5, 0.5, 0.5))
+
+
+def test_hole__needs_the_judgements_of_all_queries() -> None:
+    rows = {"query": [1], "grade": [1], "score": [1.0]}
+    for name in ("Hole@2", "Unjudged(judged=anywhere)"):
+        with pytest.raises(fe.ArgumentError, match=r"take fastrank_eval\.trec\.evaluate, or Unju"):
+            fe.evaluate(rows, group="query", label="grade", score="score", measures=name)
+    for name, value in (("keep", "state"), ("baseline", "a")):
+        with pytest.raises(fe.ArgumentError, match=f"{name}: must not be given for measures of"):
+            trec.evaluate(JUDGED, {"a": RETRIEVED, "b": RETRIEVED}, "AP,Hole@2", **{name: value})
+    state = trec.evaluate(JUDGED, RETRIEVED, "Hole@2", keep="state").state
+    assert state.result().value("Hole@2") == 0.25
 
 
 @pytest.mark.usefixtures("own_folder")
