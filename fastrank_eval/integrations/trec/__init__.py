@@ -4,7 +4,9 @@ Each module imports only from those before it:
 
 * `pairs`: tables of pairs of query and document, equal pairs, duplicates;
 * `lines`: files, bytes and streams in blocks of complete lines, and these as columns;
-* `tables`: `read_run` and `read_qrels`, for text, columns and dicts;
+* `nested`: JSON, and objects of Python that are neither tables nor dicts of dicts;
+* `columns`: tables, frames and files of columns, by the names that other tools use;
+* `tables`: `read_run` and `read_qrels`, for all forms;
 * `join`: `join`, and documents in the order of trec_eval;
 * `measures`: names of measures as trec_eval reads them, `read_diversity_qrels`;
 * `evaluate`: `evaluate` and `trec_report`, the report of trec_eval.

@@ -39,6 +39,7 @@ from fastrank_eval.integrations.trec.measures import (
     single_measures,
     with_gains,
 )
+from fastrank_eval.integrations.trec.nested import is_ranked
 from fastrank_eval.integrations.trec.pairs import Common, Cuts
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.judged import ANYWHERE
@@ -438,13 +439,15 @@ def evaluate(
     Parameters
     ----------
     qrels : object
-        Judgements: a TREC file, ``{query: {doc: grade}}``, or a table, frame or file with the
-        columns of this package (``query, doc, grade``), PyTerrier (``qid, docno, label``),
-        ir_measures (``query_id, doc_id, relevance``), ranx (``q_id, doc_id, score``) or BEIR
-        (``query-id, corpus-id, score``). See `read_qrels`.
+        Judgements: a TREC or JSON file, ``{query: {doc: grade}}``, ``{query: {doc, ...}}``, or a
+        table, frame or file with the columns of this package (``query, doc, grade``), PyTerrier
+        (``qid, docno, label``), ir_measures (``query_id, doc_id, relevance``), ranx (``q_id,
+        doc_id, score``) or BEIR (``query-id, corpus-id, score``). See `read_qrels`.
     run : object
-        A run of the same forms, with the column ``score``; or a mapping of names to runs,
-        ``{"bm25": "bm25.run", "ours": frame}``, which are the models of the result. See `read_run`.
+        A run of the same forms, with the column ``score``; ``{query: [doc, ...]}``, best first; or
+        a mapping of names to runs, ``{"bm25": "bm25.run", "ours": frame}``, which are the models
+        of the result. A mapping of names to lists of texts is one run of documents, unless files
+        have these names. See `read_run`.
     measures : str, Measure or sequence of them
         Names of this package, trec_eval and ir_measures, as `trec_report` reads them: under a
         profile of trec_eval, ``"P"`` has nine cutoffs. By default nDCG@10, AP, RR, P@10 and R@10.
@@ -531,7 +534,7 @@ def evaluate(
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         judged = joined.queries + joined.only_in_qrels * (not is_complete)
-        raise no_common_query(judged, joined.only_in_run)
+        raise no_common_query(judged, joined.only_in_run, are_lists=is_ranked(run))
     if not is_complete:
         _refuse_different_queries(joined)
     if version is not None:

@@ -14,12 +14,12 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.integrations.trec.columns import LISTS, SWAPPED_RUN, columns_of, known_names
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
+from fastrank_eval.integrations.trec.nested import are_paths, is_ranked, is_row
 from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable
 from fastrank_eval.integrations.trec.tables import (
     DUPLICATES_OPTION,
-    SWAPPED_RUN,
-    columns_of,
     has_grades,
     has_scores,
     is_one_run,
@@ -101,7 +101,8 @@ def join(
         ``subtopics`` is kept.
     run : object
         A source of `read_run`, or a mapping of names to sources, which gives a column of scores
-        each. If only some of several runs have a query, the others have null scores in it.
+        each, as in `evaluate`. If only some of several runs have a query, the others have null
+        scores in it.
     complete : bool
         Keep judged queries that no run has, like ``-c`` of trec_eval.
     query, doc, grade, score : str, optional
@@ -217,7 +218,7 @@ def _refuse_swapped(is_swapped: bool) -> None:
 
 def reading_notes(judged: PairTable, runs: Sequence[PairTable]) -> tuple[str, ...]:
     """Note comments that may be rows, and dicts that may be swapped."""
-    notes = []
+    notes = [*dict.fromkeys(note for table in runs for note in table.notes)]
     comments = sum(table.comments for table in [judged, *runs])
     if comments:
         lines = "1 line begins" if comments == 1 else f"{comments:,} lines begin"
@@ -231,32 +232,41 @@ def reading_notes(judged: PairTable, runs: Sequence[PairTable]) -> tuple[str, ..
     return tuple(notes)
 
 
-def no_common_query(judged: int, retrieved: int) -> ArgumentError:
+def no_common_query(judged: int, retrieved: int, *, are_lists: bool = False) -> ArgumentError:
     """Make the error for runs and judgements that share no query.
 
     Parameters
     ----------
     judged, retrieved : int
         Number of queries of the judgements, and of the runs.
+    are_lists : bool
+        Whether the runs were lists of documents, which are files if there are files of these names.
     """
     if not judged:
         return ArgumentError("qrels: must have judgements, got none; check that it is not empty.")
     if not retrieved:
         return ArgumentError("run: must have documents, got none; check that it is not empty.")
+    files = " Lists of paths are runs only if all files are there." if are_lists else ""
     return ArgumentError(
         "run: must have a judged query, got none; check that run and judgements name queries alike."
+        f"{files}"
     )
 
 
 def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
     """Name the column of each run."""
     parts = run if isinstance(run, list | tuple) else []
+    known = known_names(RUN, names)
+    if parts and is_row(parts[0], known):
+        return {"score": run}
     if not all(isinstance(part, str | os.PathLike) for part in parts):
         kinds = ", ".join(dict.fromkeys(map(type_name, parts)))
         raise ArgumentError(
             f"run: must be one run or a mapping of names to runs, got a list of {kinds}. {_SEVERAL}"
         )
     if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or is_one_run(run):
+        return {"score": run}
+    if is_ranked(run, known) and not are_paths(run):
         return {"score": run}
     if _has_columns(run, QRELS, names):
         raise ArgumentError(f"run: must have a column of scores, got {list(run)}; {SWAPPED_RUN}")
@@ -275,8 +285,11 @@ def _has_columns(
     table: Mapping[Any, Any], file_columns: FileColumns, names: Mapping[str, str | None]
 ) -> bool:
     """Return whether a mapping is a table with the columns of a layout."""
-    columns = columns_of(table.keys(), file_columns, names)
-    return all(columns[column] in table for column in ("query", "doc", file_columns.number))
+    columns, number = columns_of(table.keys(), file_columns, names), file_columns.number
+    if columns["query"] not in table or columns["doc"] not in table:
+        return False
+    # Lists of documents need no number.
+    return columns[number] in table or columns["doc"] in LISTS[number]
 
 
 def _table(both: Common, names: Iterable[str], pairs: np.ndarray) -> pa.Table:

@@ -1,6 +1,6 @@
 """Split lines of TREC files into columns.
 
-Read text files, gzipped or not, in blocks of complete lines.
+Read text files, compressed or not, in blocks of complete lines.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.integrations.trec.pairs import run_ends
-from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, refuse_repeated, sniff
+from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, refuse_repeated
 from fastrank_eval.io.source import reading, type_name
 
 #: Bytes of a block, less than 2**22: `scratch` keeps at most 16 MB, and each reading thread has the
@@ -39,6 +39,10 @@ PADDING = b"\n" * 64
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _GZIP = b"\x1f\x8b"
+#: First bytes of what Arrow decompresses, and the name of its codec.
+_CODECS = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+#: Bytes by which the form of a text is found.
+_HEAD = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REMEDY = "Check that the file is whole and is text."
 
@@ -52,37 +56,54 @@ class Text:
     name : str
         Name for messages: a path in quotes, or a description of the argument.
     open : callable
-        Opens the text for reading.
+        Opens the text for reading, decompressed.
     file : File or None
         The file, if the text is one.
     """
 
     name: str
-    open: Callable[[], AbstractContextManager[Any]]
+    open: Callable[[], AbstractContextManager[_Bytes]]
     file: File | None = None
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes; they are read again with the rest."""
+        with self._stream() as stream:
+            return stream.head(_HEAD).removeprefix(_BYTE_ORDER_MARK)
 
     def has_columns(self) -> bool:
         """Return whether suffix or first bytes are those of a file of columns."""
         if self.file is None:
             return False
         suffix = self.file.path.rpartition(".")[2].lower()
-        with reading(self.name, _REMEDY):
-            return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
+        return suffix in _COLUMNS or format_of_bytes(self.head) is not None
 
-    def header(self) -> list[str]:
-        """Split the first line of a CSV or TSV file into names.
-
-        The suffix says whether it is one; other texts have no names.
-        """
+    def delimiter(self) -> str | None:
+        """Return the delimiter of a CSV or TSV file, by its suffix."""
         name = "" if self.file is None else self.file.path.lower()
         for end in (".gz", ".bz2", ".zst", ".lz4"):
             name = name.removesuffix(end)
-        delimiter = _DELIMITERS.get(name.rpartition(".")[2])
-        if delimiter is None:
+        return _DELIMITERS.get(name.rpartition(".")[2])
+
+    def header(self) -> list[str]:
+        """Split the first line at commas or tabs, as if it had names."""
+        line = self.head.partition(b"\n")[0].decode("utf-8", "replace").rstrip("\r")
+        delimiter = self.delimiter() or ("\t" if "\t" in line else ",")
+        try:
+            return next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:
             return []
-        first = bytes(next(self.blocks(), b"")).partition(b"\n")[0]
-        line = first.decode("utf-8", "replace").rstrip("\r")
-        return next(csv.reader([line], delimiter=delimiter), [])
+
+    def first_fields(self) -> list[str]:
+        """Split the first line that is neither blank nor a comment."""
+        lines = (line.split() for line in self.head.split(b"\n"))
+        fields = (line for line in lines if line and not line[0].startswith(b"#"))
+        return [field.decode("utf-8", "replace") for field in next(fields, [])]
+
+    def content(self) -> bytes:
+        """Read the whole text."""
+        with self._stream() as stream:
+            return b"".join(iter(partial(stream.read, _BLOCK), b""))
 
     def blocks(self) -> Iterator[bytearray]:
         """Yield blocks of complete lines with newlines, then `PADDING`.
@@ -92,26 +113,24 @@ class Text:
         SourceError
             If the text cannot be read, is truncated, or is Parquet or Arrow.
         """
-        with reading(self.name, _REMEDY), self.open() as handle:
+        with self._stream() as stream:
+            kind = format_of_bytes(stream.head(8))
+            if kind is not None:
+                raise SourceError(
+                    f"Cannot read {self.name} as text: it is {kind.capitalize()}. Pass its path, "
+                    "or a pyarrow Table of its columns."
+                )
+            yield from _line_blocks(io.BufferedReader(stream))
+
+    @contextmanager
+    def _stream(self) -> Iterator[_Bytes]:
+        with reading(self.name, _REMEDY), self.open() as stream:
             try:
-                yield from _line_blocks(self._decompress(handle))
+                yield stream
             except zlib.error as error:
                 raise SourceError(
                     f"Cannot read {self.name}: its gzip data is damaged ({error}). {_REMEDY}"
                 ) from error
-
-    def _decompress(self, handle: Any) -> io.BufferedIOBase:
-        stream = io.BufferedReader(_Bytes(handle))
-        head = stream.peek()[:8]
-        kind = format_of_bytes(head)
-        if kind is not None:
-            raise SourceError(
-                f"Cannot read {self.name} as text: it is {kind.capitalize()}. Pass its path, or "
-                "a pyarrow Table of its columns."
-            )
-        if head.startswith(_GZIP):
-            return gzip.GzipFile(fileobj=stream)
-        return stream
 
 
 def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
@@ -135,19 +154,18 @@ def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
     if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")
     refuse_repeated((file.identity, file.name) for file in files)
-    return [
-        Text(
-            repr(file.name),
-            partial(file.filesystem.open_input_stream, file.path, compression=None),
-            file,
-        )
-        for file in files
-    ]
+    return [Text(repr(file.name), partial(_open_file, file), file) for file in files]
+
+
+@contextmanager
+def _open_file(file: File) -> Iterator[_Bytes]:
+    with file.filesystem.open_input_stream(file.path, compression=None) as handle:
+        yield _decompressed(handle)
 
 
 def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
     """Make a text of bytes."""
-    return Text("the bytes passed", lambda: io.BytesIO(content))
+    return Text("the bytes passed", lambda: nullcontext(_decompressed(io.BytesIO(content))))
 
 
 def text_of_stream(stream: Any) -> Text:
@@ -156,11 +174,13 @@ def text_of_stream(stream: Any) -> Text:
         stream = getattr(sys.stdin, "buffer", None)
         if stream is None or sys.stdin.isatty():
             raise SourceError("Nothing is piped into standard input. Pipe in a file.")
-        return Text("standard input", lambda: nullcontext(stream))
-    name = getattr(stream, "name", None)
-    return Text(
-        repr(name) if isinstance(name, str) else type_name(stream), lambda: nullcontext(stream)
-    )
+        name = "standard input"
+    else:
+        path = getattr(stream, "name", None)
+        name = repr(path) if isinstance(path, str) else type_name(stream)
+    # Its first bytes are kept, because it can be read once.
+    kept = cache(partial(_decompressed, stream))
+    return Text(name, lambda: nullcontext(kept()))
 
 
 def is_stream(source: object) -> bool:
@@ -201,10 +221,31 @@ class _Bytes(io.RawIOBase):
     def readinto(self, room: Any) -> int:
         if not self._rest and hasattr(self._handle, "readinto"):
             return int(self._handle.readinto(room) or 0)
-        more = self._rest or self._handle.read(len(room)) or b""
-        more = more.encode(errors="surrogatepass") if isinstance(more, str) else bytes(more)
+        more = self._rest or self._more(len(room))
         room[: len(more)], self._rest = more[: len(room)], more[len(room) :]
         return min(len(more), len(room))
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes, which are read again."""
+        while len(self._rest) < size and (more := self._more(size)):
+            self._rest += more
+        return self._rest[:size]
+
+    def _more(self, size: int) -> bytes:
+        more = self._handle.read(size) or b""
+        return more.encode(errors="surrogatepass") if isinstance(more, str) else bytes(more)
+
+
+def _decompressed(handle: Any) -> _Bytes:
+    """Read the bytes of an open file, decompressed."""
+    stream = _Bytes(handle)
+    head = stream.head(4)
+    if head.startswith(_GZIP):
+        return _Bytes(gzip.GzipFile(fileobj=io.BufferedReader(stream)))
+    if head in _CODECS:
+        packed = pa.PythonFile(io.BufferedReader(stream), mode="r")
+        return _Bytes(pa.CompressedInputStream(packed, _CODECS[head]))
+    return stream
 
 
 #: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two

@@ -18,9 +18,10 @@ from fastrank_eval._lib.arguments import is_list_like, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SourceError
+from fastrank_eval.integrations.trec.columns import SUBTOPICS
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import decoded
-from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_rows
+from fastrank_eval.integrations.trec.tables import read_rows
 from fastrank_eval.io.columns import MAX_SUBTOPICS
 from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure, measure
@@ -526,11 +527,6 @@ def read_diversity_qrels(
     >>> table["doc"].to_pylist(), table["subtopics"].to_pylist()
     (['d3', 'd5'], [[0, 2], []])
     """
-    if isinstance(source, Mapping) and is_nested(source):
-        raise ArgumentError(
-            "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc and "
-            "grade, as {'query': [...], ...}."
-        )
     names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
     rows = decoded(read_rows(source, DIVERSITY_QRELS, names, format).rows, pa.string())
     pair, first = encode_keys([rows[name].combine_chunks() for name in ("query", "doc")])

@@ -79,6 +79,8 @@ class PairTable:
         number, the first of ties.
     remedy : str
         What to do except for leaving one row out, for messages.
+    notes : tuple of str
+        What the reader has understood.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class PairTable:
         self.rows, self.number, self.describe = rows, number, describe
         self.lengths, self.empty, self.comments = lengths, empty, comments
         self.duplicates, self.remedy = "error", ""
+        self.notes: tuple[str, ...] = ()
 
     @property
     def table(self) -> pa.Table:

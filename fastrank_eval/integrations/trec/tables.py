@@ -1,13 +1,16 @@
-"""Read runs and judgements from text, columns and dicts."""
+"""Read runs and judgements from any form: text, JSON, columns, dicts."""
 
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +20,19 @@ from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
     bytes_column,
-    decode_array,
-    is_list,
-    is_textual,
-    null_rows,
 )
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval.integrations.trec.columns import (
+    BY_RANK,
+    ELEMENTS,
+    ROWS,
+    columns_of,
+    known_names,
+    read_columns,
+    table_of,
+    text_names,
+)
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
     RUN,
@@ -38,15 +46,28 @@ from fastrank_eval.integrations.trec.lines import (
     text_of_stream,
     texts_of_paths,
 )
-from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, run_ends
+from fastrank_eval.integrations.trec.nested import (
+    is_json,
+    is_ranked,
+    is_row,
+    is_sized,
+    nearest_layouts,
+    plain,
+    read_header,
+    read_json,
+)
+from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, decoded, run_ends
 from fastrank_eval.io.paths import FORMATS
-from fastrank_eval.io.reader import open_source
-from fastrank_eval.io.source import closing_readers, first_line, require_columns, type_name
+from fastrank_eval.io.source import (
+    closing_readers,
+    type_name,
+)
 
-_BATCH_ROWS = 1 << 20
 #: Shares of documents with the number of another document of their query, in scores and in grades,
 #: and the largest usual grade: by these swapped dicts are recognised.
 _FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
+#: Grades of a scale, if those of each query ascend by 1 in the order of lines.
+_LONGEST_SCALE = 2
 #: Documents of a query whose grades usually tie.
 _LONG = 5
 
@@ -62,8 +83,8 @@ def is_one_run(run: Mapping[Any, Any]) -> bool:
     """Return whether dicts of dicts are one run, with scores inside."""
     if not run or not is_nested(run):
         return False
-    queries = [docs for docs in run.values() if docs]
-    return not (queries and all(map(is_nested, queries)))
+    firsts = [next(iter(docs.values())) for docs in run.values() if docs]
+    return not (firsts and all(map(is_sized, firsts)))
 
 
 def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> PairTable:
@@ -94,7 +115,7 @@ def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileCol
         )
     columns = [run_ends(queries, ends - lengths, len(values)), docs, arrow_column(numbers)]
     table = pa.Table.from_arrays(columns, names=["query", "doc", file_columns.number])
-    return PairTable(table, file_columns.number, _ROWS, lengths=lengths, empty=empty.to_pylist())
+    return PairTable(table, file_columns.number, ROWS, lengths=lengths, empty=empty.to_pylist())
 
 
 def _id_column(keys: Sequence[object], what: str) -> pa.Array:
@@ -176,215 +197,23 @@ def _are_whole(numbers: np.ndarray, most: float = np.inf) -> bool:
     return bool(((numbers == np.rint(numbers)) & (np.abs(numbers) <= most)).all())
 
 
-#: Type of the subtopics that a document covers.
-SUBTOPICS = pa.list_(pa.int64())
-
-#: Columns of ids, in the order in which they are looked for: ours, PyTerrier's, ir_measures',
-#: ranx's and BEIR's. PyTerrier's frames have the text of the query in the column ``query``.
-_ID_NAMES = (
-    ("query", "doc"),
-    ("qid", "docno"),
-    ("query_id", "doc_id"),
-    ("q_id", "doc_id"),
-    ("query-id", "corpus-id"),
-)
-#: Other columns, in the order in which they are looked for.
-_OTHER_NAMES = {
-    "score": ("score",),
-    "grade": ("grade", "label", "relevance", "score"),
-    "subtopic": ("subtopic", "iteration"),
-    "run": ("run",),
-}
-#: Ids of judgements whose grades are called score.
-_SCORED_JUDGEMENTS = (("q_id", "doc_id"), ("query-id", "corpus-id"))
-SWAPPED_RUN = "it looks like judgements, which come first; pass the run second."
-
-
-def columns_of(
-    present: Collection[str],
-    file_columns: FileColumns,
-    names: Mapping[str, str | None] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Find the columns of a table by the names that other tools use.
-
-    Parameters
-    ----------
-    present : collection of str
-        Names of the columns of the table.
-    file_columns : FileColumns
-    names : mapping of str to (str or None)
-        Names that the caller gives.
-
-    Returns
-    -------
-    dict of str to str
-        By our name the name in the table; our own where the table has none of them.
-    """
-    given = {column: name for column, name in names.items() if name is not None}
-    pairs = [(given.get("query", query), given.get("doc", doc)) for query, doc in _ID_NAMES]
-    ids = next((pair for pair in pairs if {*pair} <= {*present}), pairs[0])
-    columns = dict(zip(("query", "doc"), ids, strict=True))
-    for column in file_columns.columns:
-        if column not in columns:
-            known = _OTHER_NAMES[column]
-            name = next((name for name in known if name in present), known[0])
-            columns[column] = given.get(column, name)
-    return {column: columns[column] for column in file_columns.columns}
-
-
-def _batches_of_columns(
-    source: object, file_columns: FileColumns, names: Mapping[str, str | None], format_: str | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of a table, frame or file as strings and numbers.
-
-    Parameters
-    ----------
-    source : object
-        A source of `open_source`.
-    file_columns : FileColumns
-        The columns to read; ``run`` may be missing.
-    names : mapping of str to (str or None)
-        Names of the columns in the source; None for those of `columns_of`.
-    format_ : str or None
-        Format of files.
-
-    Raises
-    ------
-    ColumnError
-        If a column is missing, has a null or NaN, or has a wrong type.
-    SourceError
-        If the source cannot be read.
-    """
-    known = chain(*_ID_NAMES, *_OTHER_NAMES.values(), filter(None, names.values()))
-    ids = {*known} - {*_OTHER_NAMES["grade"], names.get(file_columns.number)}
-    opened = open_source(source, format=format_, text=sorted(filter(None, ids)))
-    source_names = columns_of(opened.schema.names, file_columns, names)
-    _refuse_swapped(opened.schema.names, opened.name, source_names, file_columns, names)
-    if source_names.get("run") not in opened.schema.names:
-        source_names.pop("run", None)
-    index = opened.schema.get_field_index("subtopics")
-    if file_columns is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
-        source_names["subtopics"] = "subtopics"
-    require_columns(opened.schema, source_names.values(), source=opened.name)
-    row = 0
-    for source_batch in opened.batches(list(dict.fromkeys(source_names.values()))):
-        for start in range(0, source_batch.num_rows, _BATCH_ROWS):
-            batch = source_batch.slice(start, _BATCH_ROWS)
-            columns = []
-            for column, name in source_names.items():
-                position = _Column(opened.name, name, row)
-                values = decode_array(batch.column(name))
-                if values.null_count and column != "subtopics":
-                    is_id = column != file_columns.number
-                    remedy = "every row needs an id" if is_id else f"leave out what has no {column}"
-                    position.refuse(null_rows(values), f"is null: {remedy}")
-                if column == file_columns.number:
-                    columns.append(_number_column(values, position, file_columns))
-                elif column == "subtopics":
-                    columns.append(_list_column(values, position))
-                else:
-                    columns.append(_text_column(values, position))
-            yield pa.RecordBatch.from_arrays(columns, names=list(source_names))
-            row += batch.num_rows
-
-
-def _refuse_swapped(
-    present: Sequence[str],
-    source: str,
-    column_names: Mapping[str, str],
-    file_columns: FileColumns,
-    names: Mapping[str, str | None],
-) -> None:
-    """Raise ColumnError if judgements look like a run, or the reverse."""
-    if names.get(file_columns.number) is not None:
-        return
-    columns = f"Columns: {', '.join(present)}."
-    ids = column_names["query"], column_names["doc"]
-    if file_columns is RUN and column_names["score"] not in present:
-        if columns_of(present, QRELS)["grade"] in present:
-            raise ColumnError(f"no column 'score' in {source}: {SWAPPED_RUN} {columns}")
-    elif (
-        file_columns is QRELS
-        and column_names["grade"] == "score" in present
-        and ids not in _SCORED_JUDGEMENTS
-    ):
-        raise ColumnError(
-            f"no column 'grade', 'label' or 'relevance' in {source}: it looks like a run, which "
-            "comes second; pass the judgements first, or grade='score' if these are grades. "
-            f"{columns}"
-        )
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of a source, with the row of its next value, for messages."""
-
-    source: str
-    name: str
-    row: int
-
-    def refuse(self, bad: np.ndarray, what: str) -> NoReturn:
-        """Raise an error that names the first bad row."""
-        row = self.row + int(bad.argmax())
-        raise ColumnError(f"Column {self.name!r} of {self.source} {what} (row {row:,}).")
-
-
-def _text_column(values: pa.Array, column: _Column) -> pa.Array:
-    kind = values.type
-    if not (pa.types.is_integer(kind) or is_textual(kind) or pa.types.is_null(kind)):
-        raise ColumnError(
-            f"Column {column.name!r} of {column.source} is {kind}, which is no id: "
-            "cast it to string or to an integer."
-        )
-    try:
-        return values.cast(pa.large_string())
-    except pa.ArrowInvalid as error:
-        raise ColumnError(
-            f"Column {column.name!r} of {column.source} cannot be read as text: "
-            f"{first_line(error)}. Cast it to string."
-        ) from error
-
-
-def _list_column(values: pa.Array, column: _Column) -> pa.Array:
-    try:
-        return values.cast(SUBTOPICS)
-    except pa.ArrowException as error:
-        raise ColumnError(
-            f"Column {column.name!r} of {column.source} is {values.type}, not lists of whole "
-            "numbers: cast it, or call it otherwise."
-        ) from error
-
-
-def _number_column(values: pa.Array, column: _Column, file_columns: FileColumns) -> pa.Array:
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise ColumnError(
-            f"Column {column.name!r} of {column.source} is {kind}, not numbers: "
-            "cast it to float64 or int64."
-        )
-    is_integer = file_columns.number == "grade" and not pa.types.is_floating(kind)
-    source_numbers = as_array(values)
-    numbers = source_numbers.astype(np.int64 if is_integer else np.float64)
-    # Only 64-bit integers can overflow: a score above 2^53, an unsigned grade above 2^63.
-    if kind in (pa.int64(), pa.uint64()):
-        converted = numbers.astype(source_numbers.dtype)
-        differs = (converted != source_numbers) | ((numbers < 0) != (source_numbers < 0))
-        if differs.any():
-            column.refuse(differs, f"holds an integer that {numbers.dtype} does not")
-    elif numbers.dtype == np.float64:
-        is_bad = not_allowed(numbers, file_columns.number)
-        if is_bad.any():
-            column.refuse(
-                is_bad, "is NaN" if file_columns.number == "score" else "is NaN or infinite"
-            )
-    return arrow_column(np.ascontiguousarray(numbers))
-
-
 _TREC = "trec"
 #: What to do about a pair that is there twice.
 DUPLICATES_OPTION = "pass duplicates='first', 'last' or 'max' (--duplicates)."
-#: Describes two rows of a source that is no text.
-_ROWS = "row {:,} and row {:,}".format
+#: Lines without names of columns that have three fields.
+_TRIPLES = {
+    "run": replace(
+        RUN,
+        form="qid docno rank",
+        columns={"query": 0, "doc": 1, "score": 2},
+        repeated=("query",),
+        fields=3,
+        more=False,
+    ),
+    "qrels": replace(
+        QRELS, form="qid docno rel", columns={"query": 0, "doc": 1, "grade": 2}, fields=3
+    ),
+}
 
 
 @typed
@@ -399,26 +228,37 @@ def read_run(
 ) -> pa.Table:
     r"""Read the documents that a system retrieved.
 
-    Sources are TREC run files, columns, or dicts of scores. A line is ``qid Q0 docno rank score
-    tag``; any number of blanks and tabs separates fields. As in trec_eval, the rank and fields
-    after the tag are ignored: documents rank by score. Blank lines and lines that begin with ``#``
-    are ignored; lines may end in CR LF.
+    Sources are TREC run files, JSON, columns, or objects of Python; the form is found by looking at
+    them. A line of TREC is ``qid Q0 docno rank score tag``; any number of blanks and tabs separates
+    fields. As in trec_eval, the rank and fields after the tag are ignored: documents rank by score.
+    Blank lines and lines that begin with ``#`` are ignored; lines may end in CR LF.
 
     Parameters
     ----------
     source : object
         One of
 
-        * a path or URI of a text file of any suffix, gzipped or not; of a folder or glob of such
-          files; or a list of them, read as one run;
-        * ``"-"`` (standard input), an open file, or the text as bytes;
+        * a path or URI of a text file of any suffix, compressed (gzip, zstd, LZ4) or not; of a
+          folder or glob of such files; or a list of them, read as one run;
+        * ``"-"`` (standard input), an open file, or the text as bytes. Text is lines of TREC; lines
+          ``qid docno rank`` (MS MARCO) or ``qid docno score``; CSV or TSV with a line of names; or
+          JSON of a form below, or lines of it;
         * a Parquet or Arrow file, a pyarrow Table, a frame, or any other source of `open_source`,
-          with columns of ids (text, or integers, which become their digits) and numbers;
-        * ``{query: {doc: score}}``, the form of pytrec_eval.
+          with columns of ids (text, or integers, which become their digits) and numbers. A column
+          of lists of documents has one row for each query;
+        * ``{query: {doc: score}}``, the form of pytrec_eval, or ``{query: [doc, ...]}``, best
+          first; ``ranx.Run``; the predictions of MTEB, with one subset and split;
+        * a list or an iterator of rows: dicts, or the named tuples of ir_measures and ir_datasets;
+          ``results`` of a row, as of sentence-transformers, are its documents.
+
+        Without scores, the score is the negative rank: the column ``rank``, or the place in a list.
     query, doc, score : str, optional
         Names of the columns of a source with columns. By default ``query, doc``, or those of
-        PyTerrier (``qid, docno``), ir_measures (``query_id, doc_id``), ranx (``q_id, doc_id``) or
-        BEIR (``query-id, corpus-id``), and ``score``. A column ``run`` is kept if there is one.
+        PyTerrier (``qid, docno``), ir_measures (``query_id, doc_id``), ranx (``q_id, doc_id``),
+        BEIR (``query-id, corpus-id``) or sentence-transformers (``query_id, corpus_id``), and
+        ``score``; lists are ``retrieved_context_ids`` (ragas, beside ``user_input``),
+        ``retrieved_ids`` (LlamaIndex) or ``corpus-ids`` (MTEB). A column ``run`` is kept if there
+        is one.
     duplicates : {"error", "first", "last", "max"}
         What to do with a document that a query has twice: raise an error, or keep one of its rows
         (``"max"``: the one with the highest score, the first of ties).
@@ -469,18 +309,21 @@ def read_qrels(
 ) -> pa.Table:
     r"""Read relevance judgements.
 
-    Sources are TREC qrels files, columns, or dicts of grades. A line is ``qid iter docno rel``; the
-    second field is ignored, a fifth is an error. Otherwise lines are read as by `read_run`.
+    Sources have the forms of `read_run`. A line of TREC is ``qid iter docno rel``; the second field
+    is ignored, a fifth is an error. Otherwise lines are read as by `read_run`.
 
     Parameters
     ----------
     source : object
-        As in `read_run`; ``{query: {doc: grade}}``. A column ``subtopics`` of lists of whole
-        numbers, from `read_diversity_qrels`, is kept.
+        As in `read_run`: ``{query: {doc: grade}}``, lines ``qid docno rel``, ``ranx.Qrels``. The
+        documents of ``{query: {doc, ...}}``, ``{query: [doc, ...]}`` and of columns of lists
+        without grades have grade 1. A column ``subtopics`` of lists of whole numbers, from
+        `read_diversity_qrels`, is kept.
     query, doc, grade : str, optional
         Names of the columns of a source with columns. By default those of `read_run`, and
         ``grade``, ``label`` or ``relevance``, the first that the source has; ``score`` beside the
-        ids of ranx and BEIR.
+        ids of ranx and BEIR; lists are ``reference_context_ids`` (ragas) or ``expected_ids``
+        (LlamaIndex).
     duplicates : {"error", "first", "last", "max"}
         What to do with a document judged twice for a query: raise an error, or keep one judgement.
     format : str, optional
@@ -542,17 +385,101 @@ def read_rows(
     """Read all rows."""
     checked("format", form, one_of(None, _TREC, *FORMATS))
     texts = None if form not in (None, _TREC) else _find_texts(source, file_columns, names)
-    if texts is not None:
-        return _read_texts(texts, file_columns)
-    if form == _TREC:
-        raise ArgumentError("format='trec' applies to text: leave it out.")
-    if isinstance(source, Mapping) and is_nested(source):
-        return _read_mapping(source, file_columns)
-    batches = _batches_of_columns(source, file_columns, names, form)
-    names_of_columns = [name for name in file_columns.columns if name != "run"]
+    if texts is None:
+        if form == _TREC:
+            raise ArgumentError("format='trec' applies to text: leave it out.")
+        return _read_objects(source, file_columns, names, form)
+    text = texts[0]
+    if form == _TREC or not (is_json(text) or _is_header(text, file_columns, names)):
+        return _read_lines(texts, file_columns)
+    try:
+        if is_json(text):
+            content = _as_json(text, file_columns, names)
+        else:
+            content = read_header(text, text_names(file_columns, names))
+        return _read_objects(content, file_columns, names, form)
+    except (SourceError, ColumnError) as error:
+        if text.name in str(error):
+            raise
+        raise type(error)(f"{text.name}: {error}") from error
+
+
+def _as_json(text: Text, file_columns: FileColumns, names: Mapping[str, str | None]) -> object:
+    """Read JSON; refuse what is neither dicts nor rows."""
+    known = known_names(file_columns, names)
+    content = plain(read_json(text) or {}, known)
+    if isinstance(content, Mapping) and (
+        is_nested(content) or is_ranked(content) or is_row(content, known)
+    ):
+        return content
+    raise SourceError(
+        f"Cannot read {text.name}: its JSON has another form than those that are read: "
+        f"{nearest_layouts(file_columns.number, 1)}. Write it as one of them."
+    )
+
+
+def _read_objects(
+    source: object, file_columns: FileColumns, names: Mapping[str, str | None], form: str | None
+) -> PairTable:
+    """Read what is no text: dicts, rows, tables, files of columns."""
+    known = known_names(file_columns, names)
+    source = plain(source, known)
+    if isinstance(source, Mapping):
+        if is_nested(source):
+            _refuse_levels(source, file_columns)
+            return _read_mapping(source, file_columns)
+        if is_ranked(source, known):
+            return _read_ranked(source, file_columns)
     with closing_readers():
-        rows = _table(list(batches), names_of_columns, file_columns)
-    return PairTable(rows, file_columns.number, _ROWS)
+        return read_columns(source, file_columns, names, form)
+
+
+def _refuse_levels(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> None:
+    """Raise for dicts of dicts of dicts, and for subtopics."""
+    if "subtopic" in file_columns.columns:
+        raise ArgumentError(
+            "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc and "
+            "grade, as {'query': [...], ...}."
+        )
+    for key, docs in source.items():
+        if docs and isinstance(next(iter(docs.values())), Mapping):
+            number = file_columns.number
+            raise SourceError(
+                f"It has one level of dicts more than {{query: {{doc: {number}}}}}. Pass one part "
+                f"of it, such as that of {key!r}."
+            )
+        if docs:
+            return
+
+
+def _read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTable:
+    """Read ``{query: [doc, ...]}``: best first, or each relevant."""
+    number, is_run = file_columns.number, file_columns.number == "score"
+    lists = {}
+    for query, docs in source.items():
+        if isinstance(docs, AbstractSet):
+            if is_run:
+                raise SourceError(
+                    f"Query {query!r} has a set of documents, which has no order: pass a list, "
+                    "best first, or {doc: score}."
+                )
+            docs = sorted(docs, key=str)
+        lists[query] = list(docs)
+    lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
+    starts = np.cumsum(lengths) - lengths
+    docs = _id_column([*chain.from_iterable(lists.values())], "document")
+    queries = _id_column([query for query, docs in lists.items() if docs], "query")
+    empty = _id_column([query for query, docs in lists.items() if not docs], "query")
+    if is_run:
+        numbers = np.repeat(starts, lengths) - np.arange(len(docs)) - 1.0
+    else:
+        numbers = np.ones(len(docs), np.int64)
+    columns = [run_ends(queries, starts[lengths > 0], len(docs)), docs, arrow_column(numbers)]
+    table = pa.Table.from_arrays(columns, names=["query", "doc", number])
+    pairs = PairTable(table, number, ELEMENTS, empty=empty.to_pylist())
+    if is_run:
+        pairs.notes = (BY_RANK,)
+    return pairs
 
 
 def _find_texts(
@@ -567,29 +494,92 @@ def _find_texts(
         source = [source]
     if not isinstance(source, list | tuple):
         return None
+    if source and is_row(source[0], known_names(file_columns, names)):
+        return None
     texts = texts_of_paths(source)
     files = [
         text.name
         for text in texts
-        if text.has_columns() or _is_header(text.header(), file_columns, names)
+        if text.has_columns() or (text.delimiter() and _is_header(text, file_columns, names))
     ]
     if files and len(files) < len(texts):
         raise SourceError(
             f"Of {len(texts)} files {files[0]} and {len(files) - 1} more hold columns, "
             "the others text. Read them by themselves."
         )
-    return None if files else texts
+    if files:
+        return None
+    several = next((text.name for text in texts if len(texts) > 1 and is_json(text)), None)
+    if several is not None:
+        raise SourceError(
+            f"{several} is JSON, and is read by itself. Read each file, and join the tables "
+            "(pyarrow.concat_tables)."
+        )
+    return texts
 
 
-def _is_header(
-    fields: Sequence[str], file_columns: FileColumns, names: Mapping[str, str | None]
-) -> bool:
+def _is_header(text: Text, file_columns: FileColumns, names: Mapping[str, str | None]) -> bool:
     """Return whether the first line of a file has names of columns."""
+    fields = text.header()
     if not fields or fields[0].startswith("#"):
         return False
     columns = columns_of(fields, file_columns, names)
-    known = {columns["query"], columns["doc"]} <= {*fields}
-    return known or len(" ".join(fields).split()) < file_columns.fields
+    if {columns["query"], columns["doc"]} <= {*fields}:
+        return True
+    few = len(" ".join(fields).split()) < file_columns.fields
+    return few and text.delimiter() is not None and not _is_triple(text, file_columns)
+
+
+def _is_triple(text: Text, file_columns: FileColumns) -> bool:
+    """Return whether lines are query, document and number."""
+    fields = text.first_fields()
+    if file_columns.kind not in _TRIPLES or len(fields) != _TRIPLES[file_columns.kind].fields:
+        return False
+    return re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", fields[-1], re.IGNORECASE) is not None
+
+
+def _read_lines(texts: Sequence[Text], file_columns: FileColumns) -> PairTable:
+    """Read the lines of TREC, or lines of three fields."""
+    if not _is_triple(texts[0], file_columns):
+        return _read_texts(texts, file_columns)
+    pairs = _read_texts(texts, _TRIPLES[file_columns.kind])
+    numbers, number = pairs.numbers, file_columns.number
+    query = decoded(pairs.rows)["query"].combine_chunks().dictionary_encode().indices
+    ranks = _ranks(as_array(query).astype(np.int64))
+    are_whole = _are_whole(numbers)
+    is_rank = are_whole and any(np.array_equal(numbers, ranks + first) for first in (0, 1))
+    name = texts[0].name
+    if number == "grade":
+        is_run = is_rank and ranks.max(initial=0) > _LONGEST_SCALE
+        if is_run or not _are_whole(numbers, _LARGEST_GRADE):
+            raise SourceError(
+                f"{name} has lines of three fields whose last ones are no grades; it looks like a "
+                "run, which comes second. If they are grades, write a first line: query_id, "
+                "doc_id, relevance."
+            )
+        return pairs
+    if not is_rank:
+        if are_whole:
+            raise SourceError(
+                f"{name} has lines of three fields, and it is unclear whether the last one is a "
+                "rank or a score: ranks count 1, 2, 3 in each query. Write a first line: query_id, "
+                f"doc_id and rank or score. Layouts that are read: {nearest_layouts(number, 3)}."
+            )
+        return pairs
+    rows = pairs.rows
+    index = rows.schema.get_field_index(number)
+    rows = rows.set_column(index, number, arrow_column(0 - numbers))
+    by_rank = PairTable(rows, number, pairs.describe, comments=pairs.comments)
+    by_rank.notes = (BY_RANK,)
+    return by_rank
+
+
+def _ranks(query: np.ndarray) -> np.ndarray:
+    """Number the rows of each query from 0, in their order."""
+    order = np.argsort(query, kind="stable")
+    ranks = np.empty(len(query), np.int64)
+    ranks[order] = np.arange(len(query)) - np.searchsorted(query[order], query[order])
+    return ranks
 
 
 def _read_texts(texts: Iterable[Text], file_columns: FileColumns) -> PairTable:
@@ -602,8 +592,15 @@ def _read_texts(texts: Iterable[Text], file_columns: FileColumns) -> PairTable:
             first = 0
         if lines.fault is not None:
             line, problem = lines.fault
+            layouts = ""
+            is_first = rows + lines.batch.num_rows == 0
+            if is_first and "looks like" not in problem and file_columns.kind in _TRIPLES:
+                fields = max(len(text.first_fields()), len(text.header()))
+                nearest = nearest_layouts(file_columns.number, fields)
+                layouts = f" Layouts that are read: {nearest}."
             raise SourceError(
                 f"{text.name}, line {first + line + 1:,}: {problem}. Correct it, or leave it out."
+                f"{layouts}"
             )
         positions.append((rows, text.name, first))
         blocks.append(lines)
@@ -620,7 +617,7 @@ def _read_texts(texts: Iterable[Text], file_columns: FileColumns) -> PairTable:
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    table = _table([block.batch for block in blocks], list(file_columns.columns), file_columns)
+    table = table_of([block.batch for block in blocks], list(file_columns.columns), file_columns)
     comments = sum(block.comments for block in blocks)
     return PairTable(table, file_columns.number, describe, comments=comments)
 
@@ -634,24 +631,3 @@ def _read_blocks(texts: Iterable[Text], file_columns: FileColumns) -> Iterator[t
 
     blocks = ((text, block) for text in texts for block in text.blocks())
     return map_jobs(pa.cpu_count(), read, blocks)
-
-
-def _table(batches: list[pa.RecordBatch], names: list[str], file_columns: FileColumns) -> pa.Table:
-    """Join batches; `names` are the columns if there are none."""
-    kinds = {batch.column(file_columns.number).type for batch in batches}
-    grades = file_columns.number == "grade"
-    number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    schema = (
-        batches[0].schema if batches else pa.schema([(name, pa.large_string()) for name in names])
-    )
-    index = schema.get_field_index(file_columns.number)
-    schema = schema.set(index, pa.field(file_columns.number, number))
-    if len(kinds) > 1:
-        batches = [
-            batch.set_column(
-                index, file_columns.number, batch.column(index).cast(pa.float64(), safe=False)
-            )
-            for batch in batches
-        ]
-    batches = [batch for batch in batches if batch.num_rows]
-    return pa.Table.from_batches(batches, schema)

@@ -1,0 +1,120 @@
+"""Give each element of list columns a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    decode_array,
+    null_rows,
+    values_type,
+    wide,
+)
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval.io.source import Source
+
+#: Elements of a batch.
+_ELEMENTS = 1 << 20
+
+
+def unnested(source: Source, lists: Sequence[str], position: str | None = None) -> Source:
+    """Return a source with a row for each element of list columns.
+
+    Other columns repeat their value. The elements of a row stand next to each other.
+
+    Parameters
+    ----------
+    source : Source
+    lists : sequence of str
+        Columns of lists, equally long in each row. Structs give a column for each field.
+    position : str, optional
+        The name of a further column, the position of each element in its list, from 1.
+
+    Raises
+    ------
+    ColumnError
+        While reading, if a list is null, or lists of one row are not equally long.
+    """
+    #: For each column of the result its type, and the column that has it.
+    kinds: dict[str, pa.DataType] = {}
+    origin: dict[str, str] = {}
+    for field in source.schema:
+        kind = values_type(field.type)
+        kind = kind.value_type if field.name in lists else kind
+        parts = [field.with_type(kind)]
+        if field.name in lists and pa.types.is_struct(kind):
+            parts = list(kind)
+        kinds.update((part.name, part.type) for part in parts)
+        origin.update((part.name, field.name) for part in parts)
+
+    def rows(batch: pa.RecordBatch, lengths: np.ndarray) -> pa.RecordBatch:
+        parents = arrow_column(np.repeat(np.arange(len(lengths)), lengths))
+        columns: dict[str, pa.Array] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name not in lists:
+                columns[name] = wide(decode_array(column)).take(parents)
+                continue
+            values = decode_array(column).flatten()
+            if pa.types.is_struct(values.type):
+                names = [part.name for part in values.type]
+                columns.update(zip(names, values.flatten(), strict=True))
+            else:
+                columns[name] = values
+        if position is not None:
+            starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+            columns[position] = arrow_column(np.arange(1, len(starts) + 1) - starts)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        asked = [origin[name] for name in columns if name != position]
+        first = 0
+        # At least one list says how many rows there are.
+        for batch in source.batches(list(dict.fromkeys([*asked, *lists]))):
+            lengths = _lengths(batch, lists, source.name, first)
+            step = max(1, len(lengths) * _ELEMENTS // max(int(lengths.sum()), 1))
+            for start in range(0, len(lengths), step):
+                part = rows(batch.slice(start, step), lengths[start : start + step])
+                yield part.select(list(columns))
+            first += len(lengths)
+
+    fields = [pa.field(name, kind) for name, kind in kinds.items()]
+    rank = [] if position is None else [pa.field(position, pa.int64())]
+    return source.derived(
+        read,
+        schema=pa.schema([*fields, *rank]),
+        rows=None,
+        as_text=None,
+        locate="element {:,} of its lists".format,
+        input_row=lambda row: row,
+    )
+
+
+def _lengths(batch: pa.RecordBatch, lists: Sequence[str], source: str, first: int) -> np.ndarray:
+    """Return the length of the lists of each row, which are equally long."""
+    found: dict[str, np.ndarray] = {}
+    for name in lists:
+        column = decode_array(batch.column(name))
+        if column.null_count:
+            row = first + int(null_rows(column).argmax())
+            raise ColumnError(
+                f"Column {name!r} of {source} has no list in row {row:,} (counted from 0): write "
+                "an empty list, or leave the row out."
+            )
+        if pa.types.is_fixed_size_list(column.type):
+            found[name] = np.full(len(column), column.type.list_size)
+        else:
+            found[name] = np.diff(as_array(column.offsets)).astype(np.int64)
+        differs = found[name] != found[lists[0]]
+        if differs.any():
+            row = int(differs.argmax())
+            raise ColumnError(
+                f"Column {name!r} of {source} has {found[name][row]:,} values in row "
+                f"{first + row:,} (counted from 0), and {lists[0]!r} has "
+                f"{found[lists[0]][row]:,}: the lists of a row must be equally long."
+            )
+    return found[lists[0]]
