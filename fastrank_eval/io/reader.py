@@ -71,7 +71,8 @@ def open_source(
         * any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pandas and polars
           frames, DuckDB relations);
         * a list or an iterator of pyarrow RecordBatch or Table; an iterator is read once;
-        * a mapping of column name to one-dimensional array (NumPy, Arrow, or a sequence).
+        * a mapping of column name to one-dimensional array: NumPy, Arrow, a sequence, or what has
+          ``__array__`` or ``__dlpack__``, such as tensors in the main memory.
     format : {"parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
         Format of the files. By default the suffix decides, else the first bytes.
     where : str or pyarrow.compute.Expression, optional
@@ -251,6 +252,7 @@ def _arrow_column(name: str, values: Any) -> Any:
     """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
+    values = _as_numpy(name, values)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ColumnError(
@@ -274,6 +276,28 @@ def _arrow_column(name: str, values: Any) -> Any:
         raise ColumnError(
             f"Column {name!r} ({kind}) does not fit an Arrow type: {first_line(error)}. "
             "Use numbers, booleans, strings or dates of one type."
+        ) from error
+
+
+def _as_numpy(name: str, values: Any) -> Any:
+    """View tensors and array-likes as NumPy arrays; return others as they are.
+
+    Columns of frames have types of their own, which Arrow reads.
+    """
+    is_frame = type(values).__module__.partition(".")[0] in ("pandas", "polars")
+    if is_frame or isinstance(values, (np.ndarray, np.generic)):
+        return values
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_array__"):
+        return values
+    if not (hasattr(values, "__array__") or hasattr(values, "__dlpack__")):
+        return values
+    try:
+        return np.asarray(values) if hasattr(values, "__array__") else np.from_dlpack(values)
+    except Exception as error:
+        raise ColumnError(
+            f"Column {name!r} ({type_name(values)}) cannot be read as an array of NumPy: "
+            f"{first_line(error)}. Pass numbers of a NumPy type in the main memory; for PyTorch, "
+            ".detach().cpu().float()."
         ) from error
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute
 import pyarrow.dataset
 import pytest
 
-from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.errors import ColumnError, SourceError
 from fastrank_eval.io.reader import open_source
 from tests.support.source_files import COLUMNS, TABLE, read, write_parquet
 from tests.support.transcripts import answers
@@ -24,6 +24,32 @@ pytestmark = pytest.mark.no_kernels
 class OneArray:
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         return pa.record_batch(COLUMNS).__arrow_c_array__(requested_schema)
+
+
+class Tensor:
+    """Like those of PyTorch and others, which are no sequences of Python numbers."""
+
+    def __init__(self, values: list[float], reason: str = "") -> None:
+        self.values, self.reason = np.array(values), reason
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.reason:
+            raise RuntimeError(self.reason)
+        return self.values
+
+
+class OnlyDLPack:
+    def __init__(self, values: list[float]) -> None:
+        self.values = np.array(values)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.values.__dlpack_device__()
 
 
 class OneStream:
@@ -121,10 +147,22 @@ def test_mapping__contiguous_numbers_are_wrapped_not_copied() -> None:
         (np.ma.array([1, 2, 3], mask=[False, True, False]), [1, None, 3]),
         (pa.chunked_array([[1], [2, 3]]), [1, 2, 3]),
         ([1, None, 3], [1, None, 3]),
+        (Tensor([1.5, 0.5, 1]), [1.5, 0.5, 1.0]),
+        (OnlyDLPack([1.5, 0.5, 1]), [1.5, 0.5, 1.0]),
+        (pd.Categorical(["a", "b", "a"]), ["a", "b", "a"]),
+        (pd.Index(["a", "b", "a"]), ["a", "b", "a"]),
     ],
 )
 def test_mapping__array_kinds(array: Any, values: list[Any]) -> None:
     assert read(open_source({"x": array}), "x") == {"x": values}
+
+
+def test_mapping__tensor_that_numpy_cannot_view__says_how_to_convert_it() -> None:
+    remedy = r"'x' \(tests.*Tensor\) cannot be read .*: it requires grad. .*\.detach\(\)\.cpu\(\)"
+    with pytest.raises(ColumnError, match=remedy):
+        open_source({"x": Tensor([1], "it requires grad")})
+    with pytest.raises(ColumnError, match="has shape"):
+        open_source({"x": Tensor([[1, 2]])})  # type: ignore[list-item]
 
 
 def test_dataset__names_the_file_that_fails(tmp_path: Path) -> None:

@@ -50,6 +50,19 @@ class ScoredDoc(NamedTuple):
     score: float
 
 
+class Tensor:
+    """Like those of PyTorch."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.values
+
+
 def ranx_class(name: str) -> type:
     """A class like those of ranx, of which only `to_dict` is used."""
 
@@ -133,6 +146,10 @@ SCORED: dict[str, Any] = {
         {"qid": [*RUN], "docno": [*RANKED.values()], "score": [[*v.values()] for v in RUN.values()]}
     ),
     "tuples": [ScoredDoc(*pair) for pair in pairs(RUN)],
+    "tensors": {
+        name: Tensor(found) if name == "score" else found
+        for name, found in columns(RUN, "query", "doc", "score").items()
+    },
     "lines of three fields": "".join(f"{q}  {d}\t{s}\n" for q, d, s in pairs(RUN)).encode(),
     "ranx.Run": ranx_class("Run")(RUN),
 }
