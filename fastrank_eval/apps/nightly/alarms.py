@@ -24,6 +24,7 @@ from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each, ratio
 from fastrank_eval.apps.nightly.compare_nights import (
+    Series,
     comparison_rows,
     convention_differences,
     first_names,
@@ -508,16 +509,9 @@ _Key = tuple[str, Key]
 class _Sequence:
     """The differences of one model, slice and measure, ascending by date."""
 
-    dates: list[dt.date]
-    differences: list[float]
-    errors: list[float]
-
-    def add(self, date: dt.date, difference: float, se: float) -> None:
-        """Add a night, if it has a difference and an error."""
-        if math.isfinite(difference) and math.isfinite(se) and se > 0:
-            self.dates.append(date)
-            self.differences.append(difference)
-            self.errors.append(se)
+    dates: Sequence[dt.date]
+    differences: Sequence[float]
+    errors: Sequence[float]
 
     def alarms(self, watched_since: Sequence[dt.date], alpha: float) -> tuple[Alarm, ...]:
         """Find the alarms of this sequence.
@@ -612,21 +606,23 @@ def _notes(
 
 def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping[_Key, _Sequence]:
     """Read the differences from the baseline up to a night."""
-    last = night.date - dt.timedelta(days=1)
-    comparable = {
-        earlier.date
-        for earlier in history.heads(since, last)
+    nights = [
+        earlier
+        for earlier in history.read(since, night.date - dt.timedelta(days=1), kind="baseline")
         if earlier.status != "data_quality"
         and not earlier.provisional
         and earlier.baseline == night.baseline
         and not convention_differences(night, earlier)
-    }
-    sequences: dict[_Key, _Sequence] = {}
-    for date, one in history.differences("baseline", since, last):
-        if date in comparable:
-            sequences.setdefault(_key(one), _Sequence([], [], [])).add(date, one.delta, one.se)
-    for one in comparison_rows(night, "baseline"):
-        sequences.setdefault(_key(one), _Sequence([], [], [])).add(night.date, one.delta, one.se)
+    ]
+    nights.append(replace(night, compared=tuple(comparison_rows(night, "baseline"))))
+    sequences = {}
+    for key, past in Series(nights, "compared", _key).by_key.items():
+        dated = [
+            (each.date, one.delta, one.se)
+            for each, one in zip(nights, past, strict=True)
+            if one and one.se > 0 and math.isfinite(one.se) and math.isfinite(one.delta)
+        ]
+        sequences[key] = _Sequence(*zip(*dated, strict=True)) if dated else _Sequence((), (), ())
     return sequences
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fastrank_eval import MeasureValue
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, status_name
-from fastrank_eval.apps.nightly.night import CurveLine, Key, Night
+from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.text import STATUSES, day_text
 from fastrank_eval.results.report import (
     amount,
@@ -57,38 +57,6 @@ class Chart(NamedTuple):
     title: str
     svg: str
     note: str = ""
-
-
-class Series:
-    """The values of nights, with lookup by model, slice and measure.
-
-    Parameters
-    ----------
-    nights : sequence of Night
-        Ascending by date.
-    """
-
-    def __init__(self, nights: Sequence[Night]) -> None:
-        self.nights = tuple(nights)
-        self._values = [{Key.of(value): value for value in night.values} for night in nights]
-
-    def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
-        """Return a value on each night."""
-        return [values.get(Key(model, slice_label, measure)) for values in self._values]
-
-    def of_models(
-        self, slice_label: str, measure: str, models: Sequence[str] = ()
-    ) -> dict[str, list[MeasureValue | None]]:
-        """Return a value of each model on each night."""
-        chosen = models or self.nights[-1].models
-        return {model: self.past(model, slice_label, measure) for model in chosen}
-
-    def by_night(
-        self, past: Mapping[str, Sequence[MeasureValue | None]]
-    ) -> list[tuple[Night, list[MeasureValue | None]]]:
-        """Return the values of `of_models` by night, the last night first."""
-        rows = [(night, [c[at] for c in past.values()]) for at, night in enumerate(self.nights)]
-        return rows[::-1]
 
 
 class _Point(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import groupby
@@ -293,6 +293,64 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
     return result
 
 
+class Series:
+    """The values or differences of nights by model, slice and measure.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        Ascending by date.
+    of : {"values", "compared"}
+    key : callable
+        Returns what a value or a difference is found by.
+    """
+
+    def __init__(
+        self, nights: Sequence[Night], of: str = "values", key: Callable[[Any], Any] = Key.of
+    ) -> None:
+        self.nights = tuple(nights)
+        #: A value, or None, of each night.
+        self.by_key: dict[Any, list[Any]] = {}
+        for index, night in enumerate(nights):
+            for one in getattr(night, of):
+                self.by_key.setdefault(key(one), [None] * len(nights))[index] = one
+
+    def past(self, *key: str) -> list[MeasureValue | None]:
+        """Return the value of a model, slice and measure on each night."""
+        return self.by_key.get(key) or [None] * len(self.nights)
+
+    def of_models(
+        self, slice_label: str, measure: str, models: Sequence[str] = ()
+    ) -> dict[str, list[MeasureValue | None]]:
+        """Return a value of each model on each night."""
+        chosen = models or self.nights[-1].models
+        return {model: self.past(model, slice_label, measure) for model in chosen}
+
+    def by_night(
+        self, past: Iterable[Sequence[MeasureValue | None]]
+    ) -> list[tuple[Night, tuple[MeasureValue | None, ...]]]:
+        """Return results of `past` by night, the last night first."""
+        return [*zip(self.nights, zip(*past, strict=True), strict=True)][::-1]
+
+
+def incomparable(night: Night, earlier: Night) -> str:
+    """Say why the numbers of an earlier night cannot be compared; empty if they can.
+
+    Whether labels are complete does not count here; see `with_comparable_labels`.
+    """
+    date, rows = earlier.date, earlier.quality.rows
+    different = convention_differences(night, earlier)
+    reasons = {
+        f"no row of {date} has a label": not rows and earlier.unlabelled_rows,
+        f"history has no rows of {date}": not rows,
+        f"the rows of {date} did not pass the checks": earlier.status == "data_quality",
+        f"{date} was judged without labels": not earlier.has_labels,
+        f"the labels of {date} are of one class": has_one_class(earlier),
+        f"conventions differ from {date}: {', '.join(different)}": different,
+    }
+    return first_that_holds(reasons)
+
+
 def _comparable(
     night: Night, earlier: Night | None, date: dt.date, history: History
 ) -> EarlierNight:
@@ -302,16 +360,7 @@ def _comparable(
         failed = bool(history.failures(date, date))
         reason = f"{date} was not evaluated" if failed else f"history has no rows of {date}"
         return EarlierNight(None, reason, incomparable=failed)
-    rows, different = earlier.quality.rows, convention_differences(night, earlier)
-    reasons = {
-        f"no row of {date} has a label": not rows and earlier.unlabelled_rows,
-        f"history has no rows of {date}": not rows,
-        f"the rows of {date} did not pass the checks": earlier.status == "data_quality",
-        f"{date} was judged without labels": not earlier.has_labels,
-        f"the labels of {date} are of one class": has_one_class(earlier),
-        f"conventions differ from {date}: {', '.join(different)}": different,
-    }
-    reason = first_that_holds(reasons)
+    reason = incomparable(night, earlier)
     found, reason = (None, reason) if reason else with_comparable_labels(night, earlier, history)
     return EarlierNight(found, reason, incomparable=found is None)
 

@@ -17,11 +17,12 @@ from fastrank_eval.apps.nightly.compare_nights import (
     NIGHTS,
     NORMAL,
     JudgedGate,
+    Series,
     comparison_rows,
-    convention_differences,
     first_names,
     from_earlier,
     has_one_class,
+    incomparable,
     undefined_values,
     verdict_of,
     with_verdict,
@@ -341,14 +342,14 @@ def changes(
     if not earlier:
         return findings
     reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
-    values = [each.overall for each in earlier]
-    now, was, date = night.overall, values[-1], earlier[-1].date
+    past = Series(earlier)
+    now, was, date = night.overall, earlier[-1].overall, earlier[-1].date
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
     for difference in without_praise(differences, night):
         key = Key.of(difference)
         if key in reported or difference.verdict not in SIGNIFICANT:
             continue
-        usual = usual_movement([each[key].value for each in values if key in each])
+        usual = usual_movement([each.value for each in past.past(*key) if each])
         if abs(difference.delta) > usual:
             change = Finding("change", **key._asdict())
             change = change.with_numbers(now[key], difference, date.isoformat())
@@ -369,8 +370,8 @@ def _worse_than_baseline(
     oldest = next(iter(history.dates()), night.date)
 
     @cache
-    def read(first: dt.date) -> list[Night]:
-        return _earlier_nights(night, first, history)
+    def read(first: dt.date) -> Series:
+        return Series(_earlier_nights(night, first, history))
 
     for difference in comparison_rows(night, "baseline"):
         key = Key.of(difference)
@@ -400,21 +401,21 @@ def _usual_deltas(
     base_key: Key,
     since: dt.date,
     oldest: dt.date,
-    read: Callable[[dt.date], Sequence[Night]],
+    read: Callable[[dt.date], Series],
 ) -> list[float]:
     """Return differences of nights on which a model was not found worse."""
     deltas: list[float] = []
     # Go back to the start of history: all recent nights may have been worse.
     while len(deltas) < NIGHTS and since > oldest:
         since -= dt.timedelta(days=DAYS)
-        new_deltas = [
-            values[key].value - values[base_key].value
-            for each in read(since)
+        past = read(since)
+        deltas += [
+            own.value - base.value
+            for each, (own, base) in past.by_night([past.past(*key), past.past(*base_key)])
+            if own and base and not math.isnan(own.value - base.value)
             if each.baseline == base_key.score and not _was_worse(each, key)
-            if (values := each.overall).keys() >= {key, base_key}
         ]
-        deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
-    return deltas[-NIGHTS:]
+    return deltas[:NIGHTS][::-1]
 
 
 def usual_movement(past: Sequence[float]) -> float:
@@ -458,11 +459,7 @@ def _earlier_nights(night: Night, first: dt.date, history: History) -> list[Nigh
     return [
         earlier
         for earlier in history.read(first, first + dt.timedelta(days=DAYS - 1), of=(ALL, None))
-        if earlier.quality.rows
-        and earlier.status != "data_quality"
-        and not earlier.provisional
-        and not has_one_class(earlier)
-        and not convention_differences(night, earlier)
+        if not earlier.provisional and not incomparable(night, earlier)
     ]
 
 

@@ -577,6 +577,7 @@ class History:
         *,
         details_from: dt.date | None = None,
         of: tuple[str, str | None] | None = None,
+        kind: str | None = None,
     ) -> list[Night]:
         """Read the nights from `first` to `last`.
 
@@ -589,6 +590,8 @@ class History:
             trends do not need them. By default all nights have them.
         of : tuple of str, optional
             A slice and a measure, or None: read only their values, and no differences.
+        kind : str, optional
+            A kind of difference, of `KINDS`: read only these differences, and no values.
 
         Returns
         -------
@@ -597,10 +600,11 @@ class History:
         """
         of_slice = [text for text in of or () if text is not None]
         condition = "".join(("AND slice = ? ", "AND measure = ?")[: len(of_slice)])
+        of_kind = ("AND kind = ?", kind) if kind else ()
         with self._reading(), self._snapshot():
-            values = self._records("value", first, last, condition, *of_slice)
+            values = {} if kind else self._records("value", first, last, condition, *of_slice)
             begin = max(first or _FIRST, details_from or _FIRST)
-            compared = {} if of else self._records("difference", begin, last)
+            compared = {} if of else self._records("difference", begin, last, *of_kind)
             return [
                 replace(
                     night,
@@ -630,14 +634,6 @@ class History:
         """Return the time at which each night from `first` to `last` was written."""
         column = "json_extract(document, '$.written_at')"
         return self._by_date(column, first, last, dt.datetime.fromisoformat)
-
-    def differences(
-        self, kind: str, first: dt.date | None = None, last: dt.date | None = None
-    ) -> Iterator[tuple[dt.date, NightDifference]]:
-        """Yield date and difference of one kind, ascending by date; see `KINDS`."""
-        for date, records in self._records("difference", first, last, "AND kind = ?", kind).items():
-            for record in records:
-                yield dt.date.fromisoformat(date), record
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
         """Return a saved state of a night; see `periods.KINDS`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import charts, quality, text
-from fastrank_eval.apps.nightly.charts import Series
+from fastrank_eval.apps.nightly.compare_nights import Series
 from fastrank_eval.apps.nightly.documents import changes_of, document
 from fastrank_eval.apps.nightly.night import KINDS, MOST_VALUES, NO_LABELS, CurveLine, Night
 from fastrank_eval.apps.nightly.pages import Links

@@ -43,6 +43,7 @@ from fastrank_eval._lib.log import SERVE
 from fastrank_eval._lib.signals import StopSignal, reset_signals
 from fastrank_eval.apps.nightly import charts
 from fastrank_eval.apps.nightly.compare_nights import (
+    Series,
     convention_differences,
     from_earlier,
     without_praise,
@@ -199,7 +200,7 @@ def nights_content(
     last = nights[-1]
     measure = next(iter(last.measures), "")
     name = last.name_of(measure) if measure else "No measure"
-    series = charts.Series([*nights[:-1], replace(last, not_evaluated=failures)])
+    series = Series([*nights[:-1], replace(last, not_evaluated=failures)])
     over_nights = _over_nights(series, name, series.of_models("all", measure))
     over_nights["charts"] += charts.rows_and_rates(series.nights)
     failed = {"status": NOT_EVALUATED}
@@ -211,7 +212,7 @@ def nights_content(
 
 
 def _over_nights(
-    series: charts.Series, name: str, past: Mapping[str, Sequence[MeasureValue | None]]
+    series: Series, name: str, past: Mapping[str, Sequence[MeasureValue | None]]
 ) -> dict[str, Any]:
     """Return the values of models over nights, and their charts."""
     values = [value for column in past.values() for value in column if value is not None]
@@ -222,7 +223,7 @@ def _over_nights(
         "baseline": last.baseline,
         "keys": charts.keys(list(past)),
         "charts": [charts.trend("trend", name, series.nights, past)],
-        "rows": [(headline(night), values) for night, values in series.by_night(past)],
+        "rows": [(headline(night), values) for night, values in series.by_night(past.values())],
         "digits": digits_of({"ci_low": v.ci_low, "ci_high": v.ci_high} for v in values),
         "level": confidence_text(last),
         "unit": last.unit,
@@ -241,7 +242,7 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
         return None
     # Nights without the slice leave a gap.
     between = [n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date]
-    series = charts.Series(between)
+    series = Series(between)
     models = list(dict.fromkeys(model for night in with_slice for model in night.models))
     name = between[-1].name_of(measure)
     past = series.of_models(slice_label, measure, models)
@@ -262,7 +263,7 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
     for night in (first, second):
         compared = without_praise(compared, night)
     told = document(replace(second, compared=tuple(compared)))
-    content = rows_content(told, charts.Series([first, second]))
+    content = rows_content(told, Series([first, second]))
     return content | {
         "title": second.title,
         "pair": (headline(first), told),

@@ -351,6 +351,10 @@ def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
             assert len(few.values) == 1
             assert same(few, replace(night, values=few.values, compared=()))
         assert [n.values for n in history.read(of=("' OR 1=1 --", "GAUC"))] == [(), ()]
+        for few, night in zip(history.read(kind="yesterday"), whole, strict=True):
+            compared = tuple(d for d in night.compared if d.kind == "yesterday")
+            assert 0 < len(compared) < len(night.compared)
+            assert same(few, replace(night, values=(), compared=compared))
         assert history.state_bytes() == 15
         assert history.state_bytes(last=dt.date(2026, 11, 1)) == 5
         assert history.state_bytes(dt.date(2027, 1, 1)) == 0

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.compare_nights import Series, drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.config_checks import settings, with_headings
 from fastrank_eval.apps.nightly.documents import strength
-from fastrank_eval.apps.nightly.night import Night, NightQuality
+from fastrank_eval.apps.nightly.night import Key, Night, NightQuality
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -397,6 +397,24 @@ def test_doubled_rows__are_not_judged_by_a_model_that_mostly_ties() -> None:
         replace(each, quality=replace(each.quality, tie_rates={"flat": 1.0})) for each in before
     ]
     assert judge_rows(doubled, only, limits).flags == ()
+
+
+def test_series__has_a_value_or_none_of_each_night__the_last_first_by_night() -> None:
+    night = a_night()
+    nights = [replace(a_night(day), values=values) for day, values in
+              enumerate((night.values, (), night.values[:1]), 1)]  # fmt: skip
+    series, key = Series(nights), Key.of(night.values[1])
+    first = series.past(*Key.of(night.values[0]))
+    assert repr(first) == repr([night.values[0], None, night.values[0]])
+    assert repr(series.past(*key)) == repr([night.values[1], None, None])
+    assert series.past("no model", "all", "GAUC") == [None] * 3
+    rows = series.by_night([first, series.past(*key)])
+    assert [each.date.day for each, _ in rows] == [3, 2, 1]
+    assert [[one is not None for one in row] for _, row in rows] == [
+        [True, False], [False, False], [True, True],
+    ]  # fmt: skip
+    by_kind = Series([night], "compared", lambda one: (one.kind, *Key.of(one)))
+    assert len(by_kind.by_key) == len(night.compared)
 
 
 def test_missing_slices__are_those_that_every_night_had() -> None:
