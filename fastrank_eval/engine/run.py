@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import is_unicode, require_baseline
-from fastrank_eval._lib.arrow import NUMBERS, as_array, fixed_width, is_wide_integer
+from fastrank_eval._lib.arrow import (
+    NUMBERS,
+    as_array,
+    fixed_width,
+    is_list,
+    is_wide_integer,
+    values_type,
+)
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
@@ -78,6 +85,7 @@ from fastrank_eval.io.computed import (
     with_computed,
 )
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
+from fastrank_eval.io.lists import unnested
 from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
 from fastrank_eval.io.source import Source, closing_readers, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of
@@ -573,12 +581,44 @@ def _open(requests: Sequence[Options], drafts: Sequence[Plan]) -> Source:
     source = open_rows(options.source, options.format, options.where, wanted)
     if source.as_text is not None and options.where is not None:
         source = with_quoted_text(source, options.where, _number_columns(requests, drafts))
+    source = _without_lists(requests, drafts, source)
     expressions = [draft.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
     unit = dict.fromkeys((*(options.cluster or ()), *(options.group or ())))
     if options.null_groups == "error" or not unit:
         return source
     return source.without_nulls(list(unit), options.limit)
+
+
+def _without_lists(requests: Sequence[Options], drafts: Sequence[Plan], source: Source) -> Source:
+    """Give each element of the lists a row, if the labels of a row are a list."""
+    labels = dict.fromkeys(draft.roles.label for draft in drafts)
+    if not any(_has_lists(source, name) for name in labels):
+        return source
+    used = {**labels, **dict.fromkeys(sorted(_number_columns(requests, drafts)))}
+    used |= dict.fromkeys(sorted(_text_columns(requests, drafts)))
+    for draft in drafts:
+        scores = [name for name in draft.roles.scores if name not in draft.roles.expressions]
+        for name in scores:
+            if source.schema.get_field_index(name) >= 0 and not _has_lists(source, name):
+                raise ColumnError(
+                    f"score: must be a column of lists as label {draft.roles.label!r} is, one row "
+                    f"a request, got {name!r} of type {source.schema.field(name).type}."
+                )
+        used = {name: None for name in used if name not in draft.roles.keys}
+        subtopics = draft.roles.subtopics
+        if subtopics is not None and _has_lists(source, subtopics, depth=2):
+            used[subtopics] = None
+    return unnested(source, [name for name in used if _has_lists(source, name)])
+
+
+def _has_lists(source: Source, name: str, depth: int = 1) -> bool:
+    """Return whether a column has lists, or lists of lists."""
+    index = source.schema.get_field_index(name)
+    kind = pa.null() if index < 0 else values_type(source.schema.field(index).type)
+    if not is_list(kind):
+        return False
+    return depth == 1 or is_list(values_type(kind.value_type))
 
 
 def _text_columns(requests: Sequence[Options], drafts: Sequence[Plan]) -> Iterator[str]:

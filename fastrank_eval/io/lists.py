@@ -113,8 +113,8 @@ def _lengths(batch: pa.RecordBatch, lists: Sequence[str], source: str, first: in
         if differs.any():
             row = int(differs.argmax())
             raise ColumnError(
-                f"Column {name!r} of {source} has {found[name][row]:,} values in row "
-                f"{first + row:,} (counted from 0), and {lists[0]!r} has "
+                f"Column {name!r} of {source} has a list of {found[name][row]:,} in row "
+                f"{first + row:,} (counted from 0), and {lists[0]!r} has one of "
                 f"{found[lists[0]][row]:,}: the lists of a row must be equally long."
             )
     return found[lists[0]]

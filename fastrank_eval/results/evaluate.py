@@ -128,7 +128,9 @@ def evaluate(
         One row per shown or judged item: a pyarrow Table, RecordBatch, RecordBatchReader or
         Dataset, a path, folder, glob or list of them (Parquet, Arrow IPC, CSV), anything with
         ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays. A
-        file under two names, links included, is an error: its rows would count twice.
+        file under two names, links included, is an error: its rows would count twice. With one row
+        a request, label and scores are columns of lists, equally long in a row; other columns are
+        lists too or one value. Each element counts as a row.
     group : str or sequence of str, optional
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
         type, or whole numbers of a float type. A null is an error: see `null_groups`. In CSV and
