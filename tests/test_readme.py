@@ -89,8 +89,8 @@ def test_tools__have_the_numbers_of_the_page_that_ran_them() -> None:
             assert "nDCG=zero" in policy.split(",")
         else:
             assert undefined == WITHOUT_RELEVANT[policy]
-    assert "All thirteen tools" in TEXT
-    assert len(ran) == 13
+    assert "All seventeen tools" in TEXT
+    assert len(ran) == 17
 
 
 def test_columns__are_those_of_the_demo() -> None:

@@ -411,7 +411,15 @@ def profiles_page() -> str:
         lines += [f"## `{name}`", "", f"Conventions of {plain(profile.tool)}.", ""]
         if not profile.complete:
             lines += ["`fe.trec.evaluate` leaves out judged queries without results.", ""]
+        if profile.drop_self:
+            lines += ["`fe.trec.evaluate` leaves out a document that has the id of its query.", ""]
         lines += [*table(["argument or measure", "set to"], rows), ""]
+        if profile.apart is not None:
+            names = ", ".join(f"[{one}](measures/{one}.md)" for one in profile.apart.options)
+            choices = ", ".join(f"`{a}={c!r}`" for a, c in profile.apart.choices.items())
+            absent = "counts 0" if profile.apart.complete else "is left out"
+            lines += [f"Other conventions hold for {names}, in `fe.trec.evaluate` alone: "
+                      f"{choices}; a judged query without results {absent}.", ""]  # fmt: skip
         lines += [f"`{name}` is refused: {plain(why)}." for name, why in profile.refused.items()]
         lines += [""] if profile.refused else []
         if profile.differs:

@@ -35,6 +35,11 @@ class Profile:
     refused : mapping of str to str
         Names that have another meaning there, of measures or as they are written with a cutoff,
         ``"Accuracy@k"``; and what to take.
+    apart : Profile or None
+        The conventions of the measures that its `options` name, if the tool computes these by
+        others. Only `trec.evaluate` computes both kinds.
+    drop_self : bool
+        Whether `trec.evaluate` leaves out a document that has the id of its query.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Profile:
     differs: tuple[str, ...] = ()
     complete: bool = True
     refused: Mapping[str, str] = field(default_factory=dict)
+    apart: Profile | None = None
+    drop_self: bool = False
 
     def apply(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
         """Add the options of the profile to measures that do not set them.
@@ -67,6 +74,8 @@ class Profile:
 
     def _refusal(self, measure: Measure) -> str:
         """Say why the name of a measure is refused, or return an empty text."""
+        if self.apart is not None and measure.name in self.apart.options:
+            return "it ranks documents for it in another way; take fastrank_eval.trec.evaluate"
         name, cutoff, _ = measure.display_name.partition("@")
         written = name.partition("(")[0] + "@k" * bool(cutoff)
         texts = {measure.name.lower(), written.lower()}
@@ -190,6 +199,16 @@ _TREC_10_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "RBP": {"p": 0.9},
     "RBPres": {"p": 0.9, "tail": "if_unjudged"},
 }
+#: A list of results, of queries with a relevant document.
+_OF_LISTS = {"groups": "with_relevant", "unretrieved": "allow", "unjudged": "allow"}
+_NO_ACCURACY = {
+    "Accuracy": "MTEB has that name for R@1, BEIR for Success@k; take one of these, or another "
+    "profile for decisions"
+}
+_PYTREC_DIFFERS = (
+    "values of nDCG, MAP, Recall and P are rounded to five decimals",
+    "grades are whole numbers there",
+)
 #: cwl_eval, which ir_measures calls, reads 1,000 ranks.
 _CWL_OPTIONS = {name: {"horizon": 1000} for name in ("RBP", "INSQ", "INST", "NERR10", "NERR11")}
 _TREC_DIFFERS = (
@@ -254,6 +273,71 @@ PROFILES: Mapping[str, Profile] = {
                 "bpref is NaN there for a query without a judged non-relevant document",
                 "rbp has the grade as gain there; RBP has binary gains unless gains are given",
             ),
+        ),
+        Profile(
+            "beir",
+            "BEIR 2.2.0",
+            {**_TREC, "score_type": "float32"},
+            _TREC_9_OPTIONS,
+            (
+                *_PYTREC_DIFFERS,
+                "R_cap divides by 0 for a query without a relevant document; RelP is 0 then",
+                "Hole adds queries of the run that have no judgement, too",
+            ),
+            complete=False,
+            refused=_NO_ACCURACY,
+            apart=Profile(
+                "beir",
+                "BEIR 2.2.0",
+                {**_TREC, "ties": "input"},
+                {name: {} for name in ("RR", "RelP", "Success", "Unjudged")},
+            ),
+            drop_self=True,
+        ),
+        Profile(
+            "mteb",
+            "MTEB 2.20.0",
+            {**_TREC, "score_type": "float32"},
+            _TREC_9_OPTIONS,
+            (
+                *_PYTREC_DIFFERS,
+                "skip_first_result keeps the first of tied documents in the order of the run; "
+                "skip_first decides by the id",
+            ),
+            complete=False,
+            refused=_NO_ACCURACY,
+            apart=Profile(
+                "mteb",
+                "MTEB 2.20.0",
+                {**_TREC, "undefined": "zero,RelP=skip"},
+                {name: {} for name in ("RR", "RelP", "Unjudged")},
+                complete=False,
+            ),
+        ),
+        Profile(
+            "sentence_transformers",
+            "the InformationRetrievalEvaluator of sentence-transformers 5.1",
+            {**_OF_LISTS, "ties": "input"},
+            {"nDCG": _LINEAR, "AP": {"over": "min"}},
+            (
+                "tied scores are in the order of a heap, which depends on the size of the corpus",
+                "relevant documents are a set: all grades are 1",
+            ),
+        ),
+        Profile(
+            "llama_index",
+            "the retrieval metrics of LlamaIndex 0.14",
+            {**_OF_LISTS, "ties": "input"},
+            {},
+            (
+                "a query without results is an error there",
+                "a document that is retrieved twice counts twice there, and is an error here",
+                "use_granular_hit_rate computes R, and use_granular_mrr a mean of reciprocal ranks",
+            ),
+            refused={
+                "nDCG": "its ideal has as many relevant documents as there are results; take "
+                "SDCG@k for lists of k results, or another profile"
+            },
         ),
         Profile(
             "sklearn",

@@ -242,9 +242,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "profile": _convention(
         "str | None",
-        "Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
-        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
-        "options override them.",
+        "Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, beir, "
+        "mteb, sentence_transformers, llama_index, sklearn, gdeval, ndeval, catboost, xgboost, "
+        "lightgbm, torchmetrics, din, recbole. Other options override them.",
         finish=_profile,
         metavar="TOOL",
         example="'sklearn'",

@@ -79,6 +79,7 @@ _LARGEST_SCALE = 1000
 _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern, re.IGNORECASE), alias)
     for pattern, alias in (
+        (r"([\w-]+?)(@\d+)?-l([1-9]\d*)", r"\1(rel=\3)\2"),
         (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
         (r"map_cut_([1-9]\d*)", r"AP@\1"),
         (r"P_([1-9]\d*)", r"P@\1"),
@@ -93,7 +94,7 @@ _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"Accuracy\b(.*@.*)", r"Success\1"),
         (r"(n?dcg)_burges(@.*)?", r"\1(gain=exp)\2"),
         (r"rbp\.(\d+)", r"RBP(p=0.\1)"),
-        (r"r-precision", "Rprec"),
+        (r"r-precision(\(.*\))?", r"Rprec\1"),
         (r"SetF\(([^()]*)\bbeta\s*=\s*(\d+\.?\d*)([^()]*)\)", _ratio_of_set_f),
         (r"SetRelP(\b.*)", r"RelP\1"),
         (

@@ -295,14 +295,17 @@ def _unanswered(meta: Meta) -> Iterator[str]:
     judged, unanswered = (meta.conventions.get(k) for k in ("judged_queries", "unanswered"))
     if not (isinstance(judged, int) and isinstance(unanswered, Mapping)):
         return
-    left_out = meta.conventions["only_in_qrels"]
-    if isinstance(left_out, int) and left_out and not meta.conventions["complete"]:
+    left_out, complete = (meta.conventions[k] for k in ("only_in_qrels", "complete"))
+    if isinstance(left_out, int) and left_out and not complete:
         yield queries_without_result(left_out, judged, complete=False)
+    where = ""
+    if isinstance(complete, list) and left_out:
+        where = f" in {_few(complete)}, and left out of other measures"
     for run, number in unanswered.items():
         if number:
             owner = "" if len(unanswered) == 1 else f"{run}: "
             remedy = "; complete=False leaves them out" if 2 * number > judged else ""
-            yield f"{owner}{queries_without_result(number, judged, complete=True)}{remedy}"
+            yield f"{owner}{queries_without_result(number, judged, complete=True)}{where}{remedy}"
 
 
 def zeros_of_grades(measures: Iterable[Measure], largest: float) -> Iterator[str]:
@@ -360,8 +363,8 @@ def _populations(
 ) -> Iterator[str]:
     """Note means of one table over different groups, with the remedy."""
     groups = conventions.get("groups")
-    if groups is None:
-        return
+    if groups is None or isinstance(conventions.get("complete"), list):
+        return  # another note has it
     tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
     for v in values:
         if v.aggregate in ("mean", "geometric mean") and v.groups_used:

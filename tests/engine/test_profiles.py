@@ -23,6 +23,13 @@ MEASURES = "GAUC,nDCG@3,DCG@3,AP@3,AP,P@4,R@2,RR"
 TABLE = table_of(random_groups(71, 60, grades=(0, 0, 1, 2)))
 
 
+def asked_of(profile: str) -> list[fe.Measure]:
+    """The measures that a profile does not refuse."""
+    chosen = PROFILES[profile]
+    refused = {*chosen.refused, *(chosen.apart.options if chosen.apart else ())}
+    return [one for one in map(measure, MEASURES.split(",")) if one.name not in refused]
+
+
 def values(result) -> dict[str, float]:
     return {line["measure"]: line["value"] for line in result.document()["results"]}
 
@@ -105,10 +112,10 @@ def test_score_type_float32__of_every_score_type(kind):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile__is_what_its_choices_are_one_by_one(profile):
     chosen = PROFILES[profile]
-    asked = [measure(text) for text in MEASURES.split(",")]
+    asked = asked_of(profile)
     by_hand = [with_options(m, chosen.options.get(m.name, {})) for m in asked]
     one_by_one = evaluate(measures=by_hand, **dict(chosen.choices))
-    assert values(evaluate(profile=profile)) == values(one_by_one)
+    assert values(evaluate(measures=asked, profile=profile)) == values(one_by_one)
 
 
 def test_option_given_as_its_default__survives_a_profile():
@@ -140,6 +147,15 @@ def test_profile__names_measures_options_and_choices_that_exist(profile):
         assert value != DEFAULTS[name], "a choice that changes nothing"
 
 
+@pytest.mark.parametrize("profile", [name for name in PROFILES if PROFILES[name].apart])
+def test_measures_of_other_conventions__are_for_trec_evaluate(profile):
+    apart = PROFILES[profile].apart
+    assert set(apart.choices) <= set(DEFAULTS)
+    for name in apart.options:
+        with pytest.raises(fe.MeasureError, match=r"take fastrank_eval\.trec\.evaluate"):
+            evaluate(measures=f"{name}@3", profile=profile)
+
+
 def test_undefined__text_and_mapping_say_the_same():
     for given in ("zero,nDCG=one, map=skip", {"*": "zero", "ndcg": "one", "AP": "skip"}):
         policies = undefined_policies(given)
@@ -152,11 +168,12 @@ def test_undefined__text_and_mapping_say_the_same():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_explain__each_choice_moves_what_it_moves_alone(profile):
-    told = explain(TABLE, profile=profile, **ROLES, item="item", measures=MEASURES)
+    asked = asked_of(profile)
+    told = explain(TABLE, profile=profile, **ROLES, item="item", measures=asked)
     chosen = PROFILES[profile]
     nulls = {name: chosen.choices.get(name) for name in ("unretrieved", "unjudged")}
-    ours = evaluate(**nulls)
-    theirs = evaluate(profile=profile)
+    ours = evaluate(measures=asked, **nulls)
+    theirs = evaluate(measures=asked, profile=profile)
     for value in told.values:
         assert value.score == "score"
         assert value.ours == ours.value(value.measure)
@@ -164,7 +181,7 @@ def test_explain__each_choice_moves_what_it_moves_alone(profile):
     by_name = {choice.name: choice for choice in told.choices}
     assert len(by_name) == len(told.choices)
     if chosen.choices.get("ties", "expected") != "expected":
-        moved = evaluate(ties=chosen.choices["ties"], **nulls)
+        moved = evaluate(measures=asked, ties=chosen.choices["ties"], **nulls)
         for move, value in zip(by_name["ties"].moves, told.values, strict=True):
             assert move == pytest.approx(moved.value(value.measure) - value.ours)
 
@@ -204,7 +221,7 @@ def test_explain__several_models_and_undefined_values():
 
 def test_explain__names_what_is_not_reproduced():
     for profile in PROFILES.values():
-        told = explain(TABLE, profile=profile.name, **ROLES, item="item", measures="RR")
+        told = explain(TABLE, profile=profile.name, **ROLES, item="item", measures="AP")
         assert told.document()["differs"] == list(profile.differs)
         assert all(f"not reproduced: {text}" in str(told) for text in profile.differs)
 

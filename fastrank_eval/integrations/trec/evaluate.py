@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, number, one_of, typed
-from fastrank_eval._lib.arrow import as_array
+from fastrank_eval._lib.arrow import as_array, mask_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.conventions import profile_of
+from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
-from fastrank_eval.engine.options import OPTIONS, check_names
+from fastrank_eval.engine.options import DEFAULTS, OPTIONS, check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.engine.run import run
 from fastrank_eval.integrations.trec.join import (
@@ -47,7 +47,7 @@ from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 from fastrank_eval.results.lookup import find_measure
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
-from fastrank_eval.results.report import Best, Lines, Name, Report, Table, printable
+from fastrank_eval.results.report import Best, Lines, Name, Report, Table, list_text, printable
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.views import View, best_models
 
@@ -420,7 +420,7 @@ def evaluate(
     *,
     complete: bool | None = None,
     level: float = 1,
-    drop_self: bool = False,
+    drop_self: bool | None = None,
     skip_first: bool = False,
     most: int | None = None,
     judged_only: bool = False,
@@ -454,14 +454,15 @@ def evaluate(
     complete : bool, optional
         Whether a judged query that a run lacks counts 0, as with ``-c`` of trec_eval, or is left
         out. By default it counts 0, unless the tool of `profile` leaves it out: trec_eval 9,
-        gdeval, ndeval. In a dict, ``{}`` is a query with results: it counts 0. If it is left out,
-        several runs must have the same judged queries, so that the value of a run does not depend
-        on the others.
+        gdeval, ndeval, MTEB, and BEIR for nDCG, AP, R and P. In a dict, ``{}`` is a query with
+        results: it counts 0. If it is left out, several runs must have the same judged queries, so
+        that the value of a run does not depend on the others.
     level : float
         Least relevant grade, above 0, of measures that do not set `rel` (``-l``).
-    drop_self : bool
+    drop_self : bool, optional
         Leave out a document that has the id of its query, as in ArguAna and Quora, where queries
-        are documents. If it is judged, it still counts in R and in the ideal ranking.
+        are documents. If it is judged, it still counts in R and in the ideal ranking. By default
+        only if the tool of `profile` does: beir.
     skip_first : bool
         Then leave out the document of the highest score, of equal ones that of the highest id.
     most : int, optional
@@ -512,12 +513,11 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_names("trec", options, evaluate, "trec.evaluate")
+    tool = None if profile is None else profile_of(profile)
+    if drop_self is None:
+        drop_self = tool is not None and tool.drop_self
     cuts = Cuts(drop_self, skip_first, most, judged_only)
     _check_level(level)
-    tool = None if profile is None else profile_of(profile)
-    is_complete = complete
-    if is_complete is None:
-        is_complete = tool is None or tool.complete
     score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
     as_float32 = score_type == "float32"
@@ -527,7 +527,11 @@ def evaluate(
         if version is None
         else single_measures(measures, version)
     )
-    anywhere = ANYWHERE in _by_label(asked)
+    parts = _parts(asked, tool)
+    if len(parts) > 1:
+        _refuse_sums(options)
+    is_complete = any(part.counts_absent(complete) for part in parts)
+    anywhere = any(part.label == ANYWHERE for part in parts)
     joined = join_runs(
         qrels, run, is_complete, columns, cuts, as_float32=as_float32, anywhere=anywhere
     )
@@ -535,41 +539,47 @@ def evaluate(
     if not (joined.queries if complete else common):
         judged = joined.queries + joined.only_in_qrels * (not is_complete)
         raise no_common_query(judged, joined.only_in_run, are_lists=is_ranked(run))
-    if not is_complete:
-        _refuse_different_queries(joined)
+    if not all(part.counts_absent(complete) for part in parts):
+        _refuse_different_queries(joined, joined.only_in_qrels * is_complete)
     if version is not None:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
         asked = [with_gains(one, grades) for one in asked]
     used = [at_level(one, level).with_display_name(one.display_name) for one in asked]
-    parts = _by_label(used)
-    if len(parts) > 1:
-        _refuse_sums(options)
     has_subtopics = "subtopics" in joined.table.column_names
-    results = {
-        label: evaluate_table(
-            joined.table,
+    results: dict[int, Result] = {}
+    for part in parts:
+        table = joined.table
+        absent = is_complete and not part.counts_absent(complete)
+        if absent and joined.answered is not None:
+            table = table.filter(mask_column(joined.answered))
+        of_part = evaluate_table(
+            table,
             group="query",
-            label=label,
+            label=part.label,
             score=joined.scores,
             item="doc",
             subtopics="subtopics" if has_subtopics else None,
-            measures=own,
-            profile=profile,
-            **{"unretrieved": "allow", "unjudged": "allow", **options},
+            measures=[used[place] for place in part.places],
+            **{"unretrieved": "allow", "unjudged": "allow", **part.choices, **options},
         )
-        for label, own in parts.items()
-    }
-    result = _beside([results[_label_of(one)] for one in used], used)
+        results |= dict.fromkeys(part.places, of_part)
+    result = _beside([results[place] for place in range(len(used))], used)
+    notes = [*joined.notes, *_differences(parts, results, used)]
+    counted = sorted(
+        place for part in parts if part.counts_absent(complete) for place in part.places
+    )
+    of_some = [used[place].display_name for place in counted]
     conventions = {
         **result.meta.conventions,
-        "complete": is_complete,
+        **({} if profile is None else {"profile": profile}),
+        "complete": of_some if 0 < len(counted) < len(used) else is_complete,
         "judged_queries": joined.queries + joined.only_in_qrels * (not is_complete),
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
         **({} if level == 1 else {"level": level}),
         **cuts.chosen(),
-        **({"reading_notes": joined.notes} if joined.notes else {}),
+        **({"reading_notes": tuple(notes)} if notes else {}),
         **_facts(joined),
     }
     # A measure is found by the name that was asked for, without the level.
@@ -581,6 +591,67 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
+
+
+class _Part(NamedTuple):
+    """Measures of one evaluation.
+
+    Parameters
+    ----------
+    label : str
+        The column of labels that they read.
+    tool : Profile or None
+        The conventions of these measures.
+    is_apart : bool
+        Whether they are not those of the other measures of the tool.
+    places : list of int
+        Positions of the measures among all.
+    """
+
+    label: str
+    tool: Profile | None
+    is_apart: bool
+    places: list[int]
+
+    @property
+    def choices(self) -> Mapping[str, str]:
+        """Arguments of `evaluate`."""
+        if self.tool is None or self.is_apart:
+            return {} if self.tool is None else self.tool.choices
+        return {"profile": self.tool.name}
+
+    def counts_absent(self, complete: bool | None) -> bool:
+        """Return whether a judged query without results counts 0."""
+        if complete is not None:
+            return complete
+        return self.tool is None or self.tool.complete
+
+
+def _parts(measures: Sequence[Measure], tool: Profile | None) -> list[_Part]:
+    """Divide measures by the labels and by the conventions that they need."""
+    parts: dict[tuple[str, bool], _Part] = {}
+    apart = None if tool is None else tool.apart
+    for place, one in enumerate(measures):
+        is_apart = apart is not None and one.name in apart.options
+        key = _label_of(one), is_apart
+        part = parts.setdefault(key, _Part(key[0], apart if is_apart else tool, is_apart, []))
+        part.places.append(place)
+    return list(parts.values())
+
+
+def _differences(
+    parts: Sequence[_Part], results: Mapping[int, Result], measures: Sequence[Measure]
+) -> Iterator[str]:
+    """Note the conventions of measures that a tool computes by others."""
+    first = next((results[p.places[0]] for p in parts if not p.is_apart), None)
+    apart = sorted(place for part in parts if part.is_apart for place in part.places)
+    if first is None or not apart:
+        return
+    known, own = first.meta.conventions, results[apart[0]].meta.conventions
+    changed = [f"{name}={own[name]}" for name in DEFAULTS if own[name] != known[name]]
+    if changed:
+        names = list_text(measures[place].display_name for place in apart)
+        yield f"{names}: {', '.join(changed)}, as in {parts[-1].tool and parts[-1].tool.tool}"
 
 
 def _beside(results: Sequence[Result], measures: Sequence[Measure]) -> Result:
@@ -654,12 +725,15 @@ def _facts(joined: Joined) -> dict[str, object]:
     return {"judged_documents": judged, **largest}
 
 
-def _refuse_different_queries(joined: Joined) -> None:
-    """Raise if a run lacks a query that another one has."""
+def _refuse_different_queries(joined: Joined, absent: int) -> None:
+    """Raise if a run lacks a query that another one has.
+
+    `absent` is the number of queries of the table that no run has.
+    """
     for name, lacking in joined.lacking.items():
-        if lacking:
+        if lacking > absent:
             raise ArgumentError(
                 f"run: must be runs with the same judged queries if complete is False, but {name} "
-                f"lacks {lacking:,} of {joined.queries:,}; pass complete=True to count 0, or "
-                "evaluate each run by itself."
+                f"lacks {lacking - absent:,} of {joined.queries - absent:,}; pass complete=True to "
+                "count 0, or evaluate each run by itself."
             )

@@ -307,6 +307,53 @@ def test_evaluate__hole__counts_documents_that_are_judged_for_no_query() -> None
     assert list(result.meta.conventions["measures"]) == list(result.measures)
 
 
+def test_evaluate__beir__has_two_rules_for_ties_and_for_absent_queries() -> None:
+    # The case of mteb#5092: one score for all, the relevant document first in the dict.
+    qrels = {"q1": {"a": 1}, "q2": {"d2": 1}}
+    run = {"q1": {"a": 1.0, "b": 1.0}}
+    result = trec.evaluate(qrels, run, "MRR@1,NDCG@1,Accuracy@1,MAP@10", profile="beir")
+    assert [v.name for v in result] == ["MRR@1", "NDCG@1", "Accuracy@1", "MAP@10"]
+    assert [v.value for v in result] == [0.5, 0, 0.5, 0.5]
+    assert [v.groups_used for v in result] == [2, 1, 2, 1]
+    assert result.meta.conventions["complete"] == ["MRR@1", "Accuracy@1"]
+    assert result.meta.conventions["profile"] == "beir"
+    table = result.per_group
+    assert table["query"].to_pylist() == ["q1", "q2"]
+    assert table["RR@1"].to_pylist() == [1, 0]
+    assert table["AP@10"].to_pylist() == [0.5, None]
+    assert result.document()["meta"]["notes"] == [
+        "MRR@1, Accuracy@1: ties=input, score_type=given, as in BEIR 2.2.0",
+        "1 of 2 judged queries has no result: counts 0 in MRR@1, Accuracy@1, and left out of other "
+        "measures",
+    ]
+    alone = trec.evaluate(qrels, run, "MRR@1", profile="beir")
+    assert alone.value("MRR@1") == 0.5
+    assert alone.meta.conventions["ties"] == "input"
+    given = trec.evaluate(qrels, run, "MRR@1,MAP@10", profile="beir", ties="item", complete=False)
+    assert [v.value for v in given] == [0, 0.5]
+    assert given.meta.conventions["complete"] is False
+
+
+def test_evaluate__beir__drops_self_hits_unless_told_otherwise() -> None:
+    assert trec.evaluate(JUDGED, RETRIEVED, "MRR@10", profile="beir").value("MRR@10") == 0.75
+    kept = trec.evaluate(JUDGED, RETRIEVED, "MRR@10", profile="beir", drop_self=False)
+    assert kept.value("MRR@10") == 0.5
+    assert trec.evaluate(JUDGED, RETRIEVED, "MRR@10", profile="mteb").value("MRR@10") == 0.5
+
+
+def test_evaluate__beir__several_runs_have_the_same_queries() -> None:
+    runs = {"all": RETRIEVED, "one": {"q1": {"d1": 1.0}}}
+    qrels = {**JUDGED, "q3": {"d3": 1}}
+    with pytest.raises(fe.ArgumentError, match=r"but one lacks 1 of 2; pass complete=True"):
+        trec.evaluate(qrels, runs, "MAP@10,MRR@10", profile="beir")
+    found = trec.evaluate(qrels, runs, "MRR@10", profile="beir")
+    assert [v.value for v in found] == pytest.approx([0.5, 1 / 3])
+    same = trec.evaluate(qrels, {"all": RETRIEVED, "ours": JUDGED}, "MAP@10,MRR@10", profile="beir")
+    assert [v.value for v in same] == pytest.approx([0.75, 0.5, 1, 2 / 3])
+    compared = {line.name: line.delta for line in same.compare(baseline="all")}
+    assert compared == pytest.approx({"MAP@10": 0.25, "MRR@10": 1 / 6})
+
+
 def test_report__hole__is_that_of_evaluate() -> None:
     report = trec.trec_report(JUDGED, RETRIEVED, measures="Hole@2,unj.2,map")
     assert [line.name for line in report.lines] == ["map", "unj_2", "Hole@2"]

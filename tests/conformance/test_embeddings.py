@@ -1,0 +1,317 @@
+"""BEIR, MTEB, sentence-transformers and LlamaIndex, whose measures are written anew here.
+
+They are a few lines each, from the definitions in their source; pytrec_eval computes what BEIR and
+MTEB take from it. Where a wheel of BEIR or MTEB is installed, its own file is run beside them: it
+needs none of the requirements of the wheel.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastrank_eval as fe
+from tests.conformance.parity import Ledger
+from tests.conformance.runs import Qrels, Run, random_run, real_run
+
+pytrec_eval = pytest.importorskip("pytrec_eval")
+
+DEPTHS = (1, 3, 10)
+RUNS = {
+    "binary judgements": random_run(71, grades=(0, 0, 1), levels=5),
+    "graded judgements": random_run(72, grades=(0, 0, 1, 2, 3), levels=5),
+    "pooled, not judged documents": random_run(73, grades=(-1, 0, 0, 1), levels=9),
+    "ties that float32 makes": random_run(74, grades=(0, 1), levels=9, step=1e-9),
+}
+VERSIONS = {
+    "beir": "BEIR 2.2.0",
+    "mteb": "MTEB 2.20.0",
+    "sentence_transformers": "sentence-transformers 5.1",
+    "llama_index": "LlamaIndex 0.14",
+}
+#: Values by query.
+Values = dict[str, float]
+
+
+@pytest.fixture(autouse=True)
+def _named(ledger):
+    anew = "Its measures are written anew from its source, before it rounds them. "
+    for profile, version in VERSIONS.items():
+        ledger.sources[profile] = f"the source of {version}"
+        ledger.notes[profile] = [
+            anew + "`fastrank_eval.trec.evaluate` was called on runs that lack queries, with ties."
+            if profile in ("beir", "mteb")
+            else anew + "Runs have no ties, and queries have relevant documents."
+        ]
+
+
+def with_absent_queries(run: Run, qrels: Qrels) -> tuple[Run, Qrels]:
+    """Without some queries, with one that has no document, with documents that are queries."""
+    names = list(run)
+    run = {query: dict(docs) for query, docs in run.items() if query not in names[3::7]}
+    run[names[4]] = {}
+    for query in names[5::11]:
+        if query in run:
+            run[query] = {query: 1.25, **run[query], "of another query": 1.125}
+    qrels = {query: dict(docs) for query, docs in qrels.items()}
+    qrels[names[0]]["of another query"] = 1
+    return run, qrels
+
+
+def without_themselves(run: Run) -> Run:
+    return {q: {doc: score for doc, score in run[q].items() if doc != q} for q in run}
+
+
+def ordered(docs: dict[str, float], *, by_id: bool) -> list[str]:
+    """Best first; of tied ones the higher id, or the one that stands first."""
+    return sorted(
+        docs, key=(lambda doc: (docs[doc], doc)) if by_id else docs.__getitem__, reverse=True
+    )
+
+
+def relevant(grades: dict[str, int]) -> set[str]:
+    return {doc for doc, grade in grades.items() if grade > 0}
+
+
+def rr(order: list[str], wanted: set[str], k: int) -> float:
+    return next((1 / rank for rank, doc in enumerate(order[:k], 1) if doc in wanted), 0.0)
+
+
+def hits(order: list[str], wanted: set[str], k: int) -> int:
+    return sum(doc in wanted for doc in order[:k])
+
+
+def own_measures(run: Run, qrels: Qrels, *, by_id: bool, undefined: float) -> dict[str, Values]:
+    """The measures that BEIR and MTEB compute themselves."""
+    found: dict[str, Values] = {}
+    known = {doc for docs in qrels.values() for doc in docs}
+    for query, docs in run.items():
+        order, wanted = ordered(docs, by_id=by_id), relevant(qrels[query])
+        for k in DEPTHS:
+            most = min(len(wanted), k)
+            for name, value in (
+                ("MRR", rr(order, wanted, k)),
+                ("R_cap", hits(order, wanted, k) / most if most else undefined),
+                ("Hole", sum(doc not in known for doc in order[:k]) / k),
+                ("Accuracy", float(hits(order, wanted, k) > 0)),
+            ):
+                found.setdefault(f"{name}@{k}", {})[query] = value
+    return found
+
+
+def measures_of_trec_eval(run: Run, qrels: Qrels) -> dict[str, Values]:
+    names = {
+        "NDCG": "ndcg_cut",
+        "MAP": "map_cut",
+        "Recall": "recall",
+        "P": "P",
+        "HitRate": "success",
+    }
+    cuts = ",".join(map(str, DEPTHS))
+    wanted = {f"{name}.{cuts}" for name in names.values()}
+    scores = pytrec_eval.RelevanceEvaluator(qrels, wanted).evaluate(run)
+    return {
+        f"{theirs}@{k}": {query: line[f"{name}_{k}"] for query, line in scores.items()}
+        for theirs, name in names.items()
+        for k in DEPTHS
+    }
+
+
+def compare(
+    ledger: Ledger, sample: str, profile: str, run: Run, qrels: Qrels, found: dict[str, Values],
+    mean: Callable[[str, Values], float],
+) -> fe.Result:  # fmt: skip
+    """Compare our values with theirs, query by query and on average."""
+    result = fe.trec.evaluate(qrels, run, list(found), profile=profile)
+    for theirs, values in found.items():
+        ours = next(
+            value.measure for value in result if value.name == theirs or value.measure == theirs
+        )
+        queries = result.per_group["query"].to_pylist()
+        each = np.array([values.get(query, np.nan) for query in queries])
+        known = ~np.isnan(each)
+        ledger.agree(profile, sample, ours, theirs, result[theirs][known], each[known])
+        ledger.agree(profile, sample, ours, theirs, result.value(theirs), mean(theirs, values))
+    return result
+
+
+def mean_of(_: str, values: Values) -> float:
+    return float(np.nanmean(list(values.values())))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_beir(ledger, name):
+    run, qrels = with_absent_queries(*RUNS[name])
+    left = without_themselves(run)
+    trec = measures_of_trec_eval(left, qrels)
+    own = own_measures(left, qrels, by_id=False, undefined=0.0)
+    found = {key: values for key, values in (trec | own).items() if not key.startswith("HitRate")}
+
+    def mean(measure: str, values: Values) -> float:
+        # Its own measures count 0 for a query that the run lacks, those of pytrec_eval do not.
+        return sum(values.values()) / len(qrels if measure in own else values)
+
+    result = compare(ledger, name, "beir", run, qrels, found, mean)
+    notes = result.document()["meta"]["notes"]
+    absent = len(qrels.keys() - run.keys())
+    assert any("documents left out by drop_self" in note for note in notes)
+    assert any("ties=input, score_type=given, as in BEIR 2.2.0" in note for note in notes)
+    assert result.meta.conventions["only_in_qrels"] == absent > 5
+    assert any("and left out of other measures" in note for note in notes)
+    assert np.isnan(result["NDCG@10"]).sum() == absent
+    assert not np.isnan(result["MRR@10"]).any()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_mteb(ledger, name):
+    run, qrels = with_absent_queries(*RUNS[name])
+    own = own_measures(run, qrels, by_id=True, undefined=math.nan)
+    own = {key: values for key, values in own.items() if not key.startswith("Accuracy")}
+    found = measures_of_trec_eval(run, qrels) | own
+    result = compare(ledger, name, "mteb", run, qrels, found, mean_of)
+    assert result.meta.groups == len(run)
+    wanted = measures_of_trec_eval(without_themselves(run), qrels)["NDCG@10"]
+    left = fe.trec.evaluate(qrels, run, "ndcg_at_10", profile="mteb", drop_self=True)
+    assert left.value("ndcg_at_10") == pytest.approx(mean_of("", wanted), abs=1e-12)
+
+
+def of_sets(run: Run, qrels: Qrels) -> tuple[Run, Qrels]:
+    """Queries with relevant documents and results without ties, and these documents alone."""
+    kept = {q: dict.fromkeys(relevant(docs), 1) for q, docs in qrels.items() if relevant(docs)}
+    lists = {query: ordered(run[query], by_id=False) for query in kept if run.get(query)}
+    ranked = {q: {doc: float(-rank) for rank, doc in enumerate(docs)} for q, docs in lists.items()}
+    return ranked, {query: kept[query] for query in ranked}
+
+
+def dcg(gains: list[int], k: int) -> float:
+    return sum(gain / math.log2(rank + 2) for rank, gain in enumerate(gains[:k]))
+
+
+def average_precision(order: list[str], wanted: set[str], k: int, over: int) -> float:
+    return sum(hits(order, wanted, i) / i for i in range(1, k + 1) if order[i - 1] in wanted) / over
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_sentence_transformers(ledger, name):
+    run, qrels = of_sets(*RUNS[name])
+    found: dict[str, Values] = {}
+    for query, docs in run.items():
+        order, wanted = list(docs), set(qrels[query])
+        for k in DEPTHS:
+            count = hits(order, wanted, k)
+            gains = [int(doc in wanted) for doc in order]
+            upto = min(k, len(order))
+            for measure, value in (
+                ("accuracy", float(count > 0)),
+                ("precision", count / k),
+                ("recall", count / len(wanted)),
+                ("mrr", rr(order, wanted, k)),
+                ("ndcg", dcg(gains, k) / dcg([1] * len(wanted), k)),
+                ("map", average_precision(order, wanted, upto, min(k, len(wanted)))),
+            ):
+                found.setdefault(f"{measure}@{k}", {})[query] = value
+    compare(ledger, name, "sentence_transformers", run, qrels, found, mean_of)
+
+
+def test_sentence_transformers__grades_are_all_1_there(ledger):
+    run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1, "b": 3}}
+    ours = fe.trec.evaluate(qrels, run, "ndcg@2", profile="sentence_transformers").value("ndcg@2")
+    theirs = dcg([1, 1], 2) / dcg([1, 1], 2)
+    ledger.differ("sentence_transformers", "ndcg@2", "all grades are 1", ours, theirs)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_llama_index(ledger, name):
+    run, qrels = of_sets(*RUNS[name])
+    found: dict[str, Values] = {}
+    for query, docs in run.items():
+        order, wanted = list(docs), set(qrels[query])
+        count = len(wanted.intersection(order))
+        for measure, value in (
+            ("hit_rate", float(count > 0)),
+            ("mrr", rr(order, wanted, len(order))),
+            ("precision", count / len(order)),
+            ("recall", count / len(wanted)),
+            ("AP", average_precision(order, wanted, len(order), len(wanted))),
+        ):
+            found.setdefault(measure, {})[query] = value
+    compare(ledger, name, "llama_index", run, qrels, found, mean_of)
+
+
+def test_llama_index__ndcg_is_of_as_many_relevant_documents_as_results():
+    run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"b": 1}}
+    with pytest.raises(fe.MeasureError, match="take SDCG@k for lists of k results"):
+        fe.trec.evaluate(qrels, run, "ndcg", profile="llama_index")
+    theirs = dcg([0, 1, 0], 3) / dcg([1, 1, 1], 3)
+    ours = fe.trec.evaluate(qrels, run, "SDCG@3", profile="llama_index").value("SDCG@3")
+    assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("profile", ["beir", "mteb"])
+def test_real_run(ledger, shared_data, profile):
+    run, qrels = real_run(shared_data, "adhoc_351_450_bm25")
+    run = {query: docs for query, docs in run.items() if query in qrels}
+    found = measures_of_trec_eval(run, qrels)
+    found = {key: values for key, values in found.items() if not key.startswith("HitRate")}
+    compare(ledger, "adhoc_351_450_bm25", profile, run, qrels, found, mean_of)
+
+
+# ---- beside their own files ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def mteb_types(monkeypatch) -> None:
+    """Types for annotations, which the file of MTEB imports."""
+    names = types.ModuleType("mteb.types")
+    names.RetrievalEvaluationResult = dict
+    monkeypatch.setitem(sys.modules, "mteb", types.ModuleType("mteb"))
+    monkeypatch.setitem(sys.modules, "mteb.types", names)
+
+
+def own_file(package: str, path: str) -> types.ModuleType:
+    """A file of an installed package, without the package."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"{package} is not installed")
+    file = Path(found.submodule_search_locations[0]) / path
+    spec = importlib.util.spec_from_file_location(f"own_{package}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rounded(found: dict[str, Values], name: str, over: int) -> dict[str, float]:
+    return {f"{name}@{k}": round(sum(found[f"{name}@{k}"].values()) / over, 5) for k in DEPTHS}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_beir__its_own_file(name):
+    beir = own_file("beir", "retrieval/custom_metrics.py")
+    run, qrels = with_absent_queries(*RUNS[name])
+    qrels = {query: {**docs, "one more": 1} for query, docs in qrels.items()}
+    own = own_measures(run, qrels, by_id=False, undefined=0.0)
+    for measure, call in (
+        ("MRR", beir.mrr), ("R_cap", beir.recall_cap), ("Hole", beir.hole),
+        ("Accuracy", beir.top_k_accuracy),
+    ):  # fmt: skip
+        assert call(qrels, run, list(DEPTHS)) == rounded(own, measure, len(qrels))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_mteb__its_own_file(name, mteb_types):
+    del sys.modules["mteb"]
+    mteb = own_file("mteb", "_evaluators/retrieval_metrics.py")
+    run, qrels = with_absent_queries(*RUNS[name])
+    own = own_measures(run, qrels, by_id=True, undefined=math.nan)
+    for measure, call in (("MRR", mteb.mrr), ("R_cap", mteb.recall_cap), ("Hole", mteb.hole)):
+        for key, theirs in call(qrels, run, list(DEPTHS)).items():
+            ours = list(own[key.replace("_at_", "@")].values())
+            wanted = [math.nan if value is None else value for value in theirs]
+            np.testing.assert_array_equal(ours, wanted, err_msg=f"{measure}: {key}")
