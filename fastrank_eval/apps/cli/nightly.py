@@ -511,10 +511,10 @@ def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
 def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
     """Return statuses of earlier nights; none if they cannot be read."""
     from fastrank_eval.apps.nightly.history import open_history
-    from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
+    from fastrank_eval.apps.nightly.text import STRIP_DAYS
 
     with suppress(FastRankEvalError), open_history(config.history, config.label) as history:
-        return history.outcomes(date - dt.timedelta(days=STRIP_NIGHTS), date)
+        return history.outcomes(date - dt.timedelta(days=STRIP_DAYS), date)
     return {}
 
 

@@ -40,7 +40,7 @@ from fastrank_eval.apps.nightly.night import (
     Settings,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text, where
+from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text, subject
 from fastrank_eval.results.compared_value import direction_of
 from fastrank_eval.results.report import amount
 
@@ -510,8 +510,8 @@ class _Sequence:
     """The differences of one model, slice and measure, ascending by date."""
 
     dates: Sequence[dt.date]
-    differences: Sequence[float]
-    errors: Sequence[float]
+    differences: np.ndarray
+    errors: np.ndarray
 
     def alarms(self, watched_since: Sequence[dt.date], alpha: float) -> tuple[Alarm, ...]:
         """Find the alarms of this sequence.
@@ -524,12 +524,12 @@ class _Sequence:
             Probability of an alarm in a year without a change, over these sequences together.
         """
         counts = np.array([max(1, bisect_right(watched_since, date)) for date in self.dates])
-        return alarms(np.array(self.differences), np.array(self.errors), alpha / counts)
+        return alarms(self.differences, self.errors, alpha / counts)
 
     def quiet(self, seen: Sequence[Alarm]) -> tuple[np.ndarray, np.ndarray]:
         """Return differences and errors after the last alarm."""
         first = seen[-1].night + 1 if seen else 0
-        return np.array(self.differences[first:]), np.array(self.errors[first:])
+        return self.differences[first:], self.errors[first:]
 
 
 def judge_alarms(
@@ -584,10 +584,8 @@ def judge_alarms(
     seen = {key: one.alarms(since, ALPHA / labels) for key, one in watched.items()}
     findings = _findings(night, watched, seen, condition)
     failing = [each for each in findings if each.condition]
-    names = [
-        f"{night.name_of(each.measure)} of {each.score}{where(each.slice)}" for each in failing
-    ]
-    outcome = GateOutcome(condition, not failing, "; ".join(first_names(names)))
+    names = first_names([subject(night, each) for each in failing])
+    outcome = GateOutcome(condition, not failing, "; ".join(names))
     return [outcome], findings, _notes(watched, seen)
 
 
@@ -617,12 +615,10 @@ def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping
     nights.append(replace(night, compared=tuple(comparison_rows(night, "baseline"))))
     sequences = {}
     for key, past in Series(nights, "compared", _key).by_key.items():
-        dated = [
-            (each.date, one.delta, one.se)
-            for each, one in zip(nights, past, strict=True)
-            if one and one.se > 0 and math.isfinite(one.se) and math.isfinite(one.delta)
-        ]
-        sequences[key] = _Sequence(*zip(*dated, strict=True)) if dated else _Sequence((), (), ())
+        numbers = np.array([(one.delta, one.se) if one else (np.nan, 0.0) for one in past]).T
+        used = np.isfinite(numbers).all(axis=0) & (numbers[1] > 0)
+        dates = [each.date for each, is_used in zip(nights, used, strict=True) if is_used]
+        sequences[key] = _Sequence(dates, *numbers[:, used])
     return sequences
 
 
@@ -656,22 +652,22 @@ def _findings(
 
 
 def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: str) -> Finding:
-    by, (score, slice_, measure) = key
+    by, of = key
     date = one.dates[alarm.night]
-    verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(measure))
+    verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(of.measure))
     against = night.baseline or ""
     digits = digits_for(abs(alarm.after - alarm.before))
+    after, before = (amount(one, digits, sign=True) for one in (alarm.after, alarm.before))
     sentence = (
-        f"{night.name_of(measure)} of {score}{where(slice_)} {_VERBS[verdict]} against {against}: "
-        f"the mean difference is {amount(alarm.after, digits, sign=True)}, and was "
-        f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)} before"
+        f"{subject(night, of)} {_VERBS[verdict]} against {against}: the mean difference is "
+        f"{after}, and was {before} over {nights_text(alarm.nights)} before"
     )
     if date != night.date:
         sentence += f"; the alarm was on {day_text(str(date), night.date)}"
     finding = Finding(
         "alarm",
         condition,
-        *(score, by, slice_, measure),
+        *(of.score, by, of.slice, of.measure),
         compared="baseline",
         against=against,
         verdict=verdict,
@@ -681,7 +677,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
         since=one.dates[alarm.start],
         nights=len(one.dates) - alarm.start,
     )
-    return finding.with_numbers(night.value_of(key[1]), None)
+    return finding.with_numbers(night.value_of(of), None)
 
 
 def _key(one: NightDifference) -> _Key:

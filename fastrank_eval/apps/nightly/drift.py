@@ -32,7 +32,7 @@ from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, limit_outcomes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift, Settings
 from fastrank_eval.apps.nightly.periods import left_out
-from fastrank_eval.apps.nightly.text import change_text, null_shares
+from fastrank_eval.apps.nightly.text import change_text, null_shares, where
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
@@ -391,8 +391,8 @@ def _compared_with_nights(
     for earlier in history.before(night.date, 2 * nights):
         date, content = earlier.date, history.state(earlier.date, KIND)
         passed = earlier.status != "data_quality" and earlier.quality.rows
-        where = night.conventions.get("where")
-        if not passed or content is None or earlier.conventions.get("where") != where:
+        condition = night.conventions.get("where")
+        if not passed or content is None or earlier.conventions.get("where") != condition:
             continue
         try:
             stored = distributions_from_bytes(content, f"the drift state of {date}")
@@ -519,7 +519,7 @@ def _has_enough(drift: NightDrift, rows: int, before: int, limits: Settings) -> 
 
 def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[Finding]:
     values = f"{'scores' if is_model else 'values'} of {drift.name}"
-    where = f" in {drift.slice}" if drift.by else ""
+    place = where(drift.slice)
     nights = f"the last {drift.nights} nights"
 
     def finding(condition: str, field: str, number: float, limit: float, text: str) -> Finding:
@@ -531,13 +531,13 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
     def distance(condition: str, field: str, number: float, limit: float) -> Finding:
         beyond = f"the limit of {limit:g}" if condition else f"{limit:g}"
         text = (
-            f"The {values} are far from those of {nights}{where}: {', '.join(_changes(drift))}; "
+            f"The {values} are far from those of {nights}{place}: {', '.join(_changes(drift))}; "
             f"{field.upper()} {number:.3g}, above {beyond}"
         )
         return finding(condition, field, number, limit, text)
 
     if drift.nulls == drift.rows and _has_enough(drift, drift.rows, drift.reference_rows, limits):
-        text = f"There are no {values}{where}; {nights} had some"
+        text = f"There are no {values}{place}; {nights} had some"
         yield finding("no numbers", "nulls", 1.0, 0.0, text)
     elif _has_enough(drift, drift.rows, drift.reference_rows + drift.reference_nulls, limits):
         before, share = null_shares(*_counts(drift))
@@ -545,7 +545,7 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
         fails = change > limits.max_nulls
         limit = limits.max_nulls if fails else limits.note_nulls
         if fails or (change > limit and drift.by is None):
-            text = f"{percent_text(share, 3)} of the {values}{where} are null, and "
+            text = f"{percent_text(share, 3)} of the {values}{place} are null, and "
             text += f"{percent_text(before, 3)} on {nights}; the change is above "
             text += f"{'the limit of ' if fails else ''}{percent_text(limit, 3)}"
             condition = f"change of nulls > {limit:g}" if fails else ""
@@ -553,7 +553,7 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
     if not _has_enough(drift, drift.rows - drift.nulls, drift.reference_rows, limits):
         return
     if is_model and drift.out_of_range > 0:
-        text = f"{percent_text(drift.out_of_range, 3)} of the {values}{where} are outside [0, 1]"
+        text = f"{percent_text(drift.out_of_range, 3)} of the {values}{place} are outside [0, 1]"
         text += f"; most of {nights} had none"
         yield finding("scores outside [0, 1]", "out_of_range", drift.out_of_range, 0.0, text)
     if drift.psi > limits.max_psi:

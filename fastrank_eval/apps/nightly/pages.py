@@ -29,7 +29,7 @@ from fastrank_eval.apps.nightly.reproduce import (
     make_folder,
     other_file,
 )
-from fastrank_eval.apps.nightly.text import STATUSES
+from fastrank_eval.apps.nightly.text import STRIP_DAYS, strip
 
 #: The most characters of a query that the web view answers.
 LONGEST_QUERY = 4000
@@ -335,10 +335,6 @@ def _page_module() -> Any:
     return import_module("fastrank_eval.apps.nightly.page")
 
 
-#: Days of a strip of statuses.
-STRIP_DAYS = 30
-
-
 def labels_content(
     history: History, last: dt.date, address: Callable[[str], str], shown: str = ""
 ) -> dict[str, Any]:
@@ -383,7 +379,7 @@ def labels_content(
             {
                 "label": label,
                 "address": address(label),
-                "strip": _strip(outcomes[label], begin, last),
+                "strip": strip(outcomes[label], begin, last),
                 "night": night_of.get(label),
                 "why": next((text for text in texts_of.get(label, ()) if text not in common), ""),
                 "shown": label == shown,
@@ -399,16 +395,6 @@ def labels_content(
             .items()
         },
     }
-
-
-def _strip(statuses: Mapping[dt.date, str], first: dt.date, last: dt.date) -> list[tuple[str, str]]:
-    """Return the class and the meaning of the bar of each day."""
-    days = [first + dt.timedelta(days=day) for day in range((last - first).days + 1)]
-    known = [(day, STATUSES.get(statuses.get(day, ""))) for day in days]
-    return [
-        (f"{one.bar} {one.tone}", f"{day}: {one.name}") if one else ("gap", f"{day}: no night")
-        for day, one in known
-    ]
 
 
 def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:

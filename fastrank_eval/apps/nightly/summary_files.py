@@ -11,7 +11,15 @@ from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.night import KINDS
-from fastrank_eval.apps.nightly.text import STATUSES, ago, capped, independent
+from fastrank_eval.apps.nightly.text import (
+    NO_NIGHT,
+    STATUSES,
+    STRIP_DAYS,
+    ago,
+    capped,
+    independent,
+    strip,
+)
 from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
 from fastrank_eval.results.report import (
     amount,
@@ -25,8 +33,6 @@ SCHEMA = JSON_SCHEMAS["nightly"]
 #: Parts of a document that the history has, and its JSON lacks.
 _APART = ("slices", "curves", "unit")
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
-#: Days of the strip of statuses.
-STRIP_NIGHTS = 30
 #: The form of numbers.
 _FORM = ".4g"
 #: The most slices in text.
@@ -150,8 +156,8 @@ def markdown(
         parts = [[f"**{title}**{_page_link(index)}", "", _statuses(documents, _code), ""]]
         parts[0] += [f"* {_escaped(text)}" for text in shared.values()]
     nothing, none = [None] * len(documents), [dict[dt.date, str]()] * len(documents)
-    for each, page, strip in zip(documents, pages or nothing, statuses or none, strict=True):
-        parts += _markdown_parts(each, page, strip, shared, calibration)
+    for each, page, before in zip(documents, pages or nothing, statuses or none, strict=True):
+        parts += _markdown_parts(each, page, before, shared, calibration)
     parts.append([_legend(documents[-1])])
     return "\n\n".join("\n".join(part).strip("\n") for part in parts if part) + "\n"
 
@@ -201,18 +207,15 @@ def _value_line(row: _Document) -> str:
 def _status_strip(document: _Document, statuses: Mapping[dt.date, str]) -> list[str]:
     """Format the statuses of the last nights, a character for each night."""
     date: dt.date = document["date"]
-    days = [date - dt.timedelta(days=ago) for ago in reversed(range(STRIP_NIGHTS))]
-    status_by_date = {**statuses, date: document["status"]}
-    known = [day for day in days if day in status_by_date]
+    first = date - dt.timedelta(days=STRIP_DAYS - 1)
+    days = strip({**statuses, date: document["status"]}, first, date)
+    known = [day for day, one in days if one is not NO_NIGHT]
     if len(known) < 2:
         return []
-    days = days[days.index(known[0]) :]
-    signs = {key: (one.letter, one.name.lower()) for key, one in STATUSES.items()}
-    signs[""] = ("-", "no night")
-    shown = [status_by_date.get(day, "") for day in days]
-    strip = "".join(signs[status][0] for status in shown)
-    meanings = [f"{_code(sign)} {name}" for key, (sign, name) in signs.items() if key in shown]
-    return [f"Last {len(days)} days: {_code(strip)} ({', '.join(meanings)})"]
+    shown = [one for day, one in days if day >= known[0]]
+    signs, kinds = "".join(one.letter for one in shown), (*STATUSES.values(), NO_NIGHT)
+    meanings = [f"{_code(one.letter)} {one.name.lower()}" for one in kinds if one in shown]
+    return [f"Last {len(shown)} days: {_code(signs)} ({', '.join(meanings)})"]
 
 
 def _change_line(one: _Document) -> str:

@@ -313,6 +313,8 @@ STATUSES = {
     ),
     NOT_EVALUATED: Status("Not evaluated", "Its rows could not be evaluated.", "bad", "high", "X"),
 }
+#: A day of a strip without a night, and the days of a strip.
+NO_NIGHT, STRIP_DAYS = Status("no night", "", "unknown", "gap", "-"), 30
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
 #: Tones of verdicts and of outcomes; "unknown" of others.
 _TONES = {
@@ -330,6 +332,14 @@ _TONES = {
 }  # fmt: skip
 #: Tones of changes that are shown.
 CHANGES = ("good", "bad", "shift")
+
+
+def strip(
+    statuses: Mapping[dt.date, str], first: dt.date, last: dt.date
+) -> list[tuple[dt.date, Status]]:
+    """Return the status of each day from `first` to `last`."""
+    days = (first + dt.timedelta(days) for days in range((last - first).days + 1))
+    return [(day, STATUSES.get(statuses.get(day, ""), NO_NIGHT)) for day in days]
 
 
 def tone(verdict: str) -> str:
@@ -557,7 +567,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         main = finding.detail
     elif finding.detail:
         reason = finding.detail.removeprefix("cannot be judged: ")
-        main = f"A gate on {_subject(night, finding)} cannot be judged: {reason}"
+        main = f"A gate on {subject(night, finding)} cannot be judged: {reason}"
     elif finding.compared:
         main = _difference_sentence(night, finding)
     else:
@@ -595,7 +605,7 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     than = f"{direction} than" if finding.delta else "the same as"
     that = "that of " if finding.compared == "baseline" else ""
     suffix = _DOUBTS.get(finding.verdict, _UNSURE)
-    return f"{_subject(night, finding)} is {than} {that}{against}: {numbers}{suffix}"
+    return f"{subject(night, finding)} is {than} {that}{against}: {numbers}{suffix}"
 
 
 def _limit_sentence(night: Night, finding: Finding) -> str:
@@ -604,16 +614,16 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
     limit = f"{_LIMITS[finding.operator]} the limit of" if finding.operator in _LIMITS else ""
     if field in ("rows", "groups") and not finding.score:
         return f"The night has {count(n)} {field}, {limit} {count(finding.limit)}"
-    subject = _subject(night, finding)
+    main = subject(night, finding)
     if field in _SHARES:
         shares = percent_text(n, 3), percent_text(finding.limit, 3)
-        return f"{shares[0]} of the {_SHARES[field]} {subject}, {limit} {shares[1]}"
+        return f"{shares[0]} of the {_SHARES[field]} {main}, {limit} {shares[1]}"
     if field in _GROUPS:
         what = _GROUPS[field].format(unit=night.unit)
-        return f"{subject} rests on {count(n)} {what}, {limit} {count(finding.limit)}"
+        return f"{main} rests on {count(n)} {what}, {limit} {count(finding.limit)}"
     if not finding.score:
         return "A gate on the rows failed"
-    value = f"{subject} is {_value(finding)}{_interval(night, finding)}"
+    value = f"{main} is {_value(finding)}{_interval(night, finding)}"
     baseline_text = _baseline_text(night, finding)
     if field == "value":
         return f"{value}, {limit} {finding.limit:g}{baseline_text}"
@@ -684,7 +694,8 @@ def _other_slices(night: Night, finding: Finding) -> str:
     return f"Other {plural} that are worse too: {named(worse)}."
 
 
-def _subject(night: Night, finding: Finding) -> str:
+def subject(night: Night, finding: Finding | Key) -> str:
+    """Name the measure, the model and the slice of a finding."""
     if not finding.measure:
         return "the rows"
     score_text = f" of {finding.score}" if finding.score else ""
