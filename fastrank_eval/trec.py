@@ -10,13 +10,17 @@
 from fastrank_eval.integrations.trec.evaluate import TrecReport, evaluate, trec_report
 from fastrank_eval.integrations.trec.join import Joined, join
 from fastrank_eval.integrations.trec.measures import read_diversity_qrels
+from fastrank_eval.integrations.trec.mteb import confidences, nauc, p_mrr
 from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 
 __all__ = [
     "Joined",
     "TrecReport",
+    "confidences",
     "evaluate",
     "join",
+    "nauc",
+    "p_mrr",
     "read_diversity_qrels",
     "read_qrels",
     "read_run",

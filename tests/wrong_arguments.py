@@ -282,6 +282,13 @@ def of_trec() -> Iterator[Call]:
         {"source": {"query": ["q"], "subtopic": [1], "doc": ["a"], "grade": [1]}},
     )
     yield Call("trec.trec_report", fe.trec.trec_report, {"run": RUN, "qrels": QRELS})
+    yield Call("trec.confidences", fe.trec.confidences, {"run": RUN})
+    result = fe.trec.evaluate(QRELS, RUN, "AP")
+    confidence = fe.trec.confidences(RUN)["max"]
+    taken = {"result": result, "measure": "AP", "confidence": confidence}
+    yield Call("trec.nauc", fe.trec.nauc, taken)
+    docs = {query: ["a"] for query in confidence}
+    yield Call("trec.p_mrr", fe.trec.p_mrr, {"original": RUN, "changed": RUN, "docs": docs})
 
 
 def of_measures() -> Iterator[Call]:

@@ -30,6 +30,14 @@ RUNS = {
     "pooled, not judged documents": random_run(73, grades=(-1, 0, 0, 1), levels=9),
     "ties that float32 makes": random_run(74, grades=(0, 1), levels=9, step=1e-9),
 }
+#: The same documents with other scores.
+CHANGED = {
+    name: (
+        {q: dict(zip(docs, reversed(docs.values()), strict=True)) for q, docs in run.items()},
+        qrels,
+    )
+    for name, (run, qrels) in RUNS.items()
+}
 VERSIONS = {
     "beir": "BEIR 2.2.0",
     "mteb": "MTEB 2.20.0",
@@ -315,3 +323,30 @@ def test_mteb__its_own_file(name, mteb_types):
             ours = list(own[key.replace("_at_", "@")].values())
             wanted = [math.nan if value is None else value for value in theirs]
             np.testing.assert_array_equal(ours, wanted, err_msg=f"{measure}: {key}")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_mteb__its_own_nauc_and_p_mrr(name, mteb_types):
+    del sys.modules["mteb"]
+    mteb = own_file("mteb", "_evaluators/retrieval_metrics.py")
+    run, qrels = with_absent_queries(*RUNS[name])
+    # Equal confidences keep the order of the queries: here one without documents comes last.
+    run = dict(sorted(run.items(), key=lambda item: not item[1]))
+    result = fe.trec.evaluate(qrels, run, "ndcg_at_10,mrr_at_10", profile="mteb")
+    own = measures_of_trec_eval(run, qrels)["NDCG@10"]
+    theirs = mteb.evaluate_abstention(
+        run, {"NDCG@10": [own[query] for query in run], **mteb.mrr(qrels, run, [10])}
+    )
+    confidences = fe.trec.confidences(run)
+    for measure in ("NDCG@10", "MRR@10"):
+        for kind, numbers in confidences.items():
+            ours = fe.trec.nauc(result, measure.lower().replace("@", "_at_"), numbers)
+            assert ours == pytest.approx(theirs[f"nAUC_{measure}_{kind}"], abs=1e-9)
+    first, second = (
+        {f"{query}{end}": docs for query, docs in which[name][0].items()}
+        for end, which in (("-og", RUNS), ("-changed", CHANGED))
+    )
+    moved = {query: [*list(docs)[:3], "absent"] for query, docs in RUNS[name][0].items()}
+    found = fe.trec.p_mrr(first, second, moved)
+    wanted = mteb.calculate_pmrr(first, second, moved)
+    assert np.mean(list(found.values())) == pytest.approx(wanted, abs=1e-12)

@@ -9,5 +9,6 @@ Each module imports only from those before it:
 * `tables`: `read_run` and `read_qrels`, for all forms;
 * `join`: `join`, and documents in the order of trec_eval;
 * `measures`: names of measures as trec_eval reads them, `read_diversity_qrels`;
-* `evaluate`: `evaluate` and `trec_report`, the report of trec_eval.
+* `evaluate`: `evaluate` and `trec_report`, the report of trec_eval;
+* `mteb`: what MTEB prints beside measures.
 """
