@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import hashlib
+import json
 import re
 import resource
 import tempfile
@@ -200,17 +201,23 @@ def tsv(content: bytes) -> None:
 
 @allows_own_errors
 def run(content: bytes) -> None:
-    """A TREC run, as a table and beside judgements."""
+    """A run of any layout, as a table and beside judgements."""
     table = fe.trec.read_run(content)
-    assert fe.trec.read_run(lines_of(table, "{query} Q0 {doc} 1 {score!r} {run}")) == table
+    if "run" in table.column_names:  # lines of TREC
+        assert fe.trec.read_run(lines_of(table, "{query} Q0 {doc} 1 {score!r} {run}")) == table
+    rows = table.select(["query", "doc", "score"]).to_pylist()
+    assert fe.trec.read_run(json_lines(rows)).to_pylist() == rows
     fe.trec.evaluate(QRELS, content, complete=True, threads=1)
 
 
 @allows_own_errors
 def qrels(content: bytes) -> None:
-    """TREC judgements, as a table and beside a run."""
+    """Judgements of any layout, as a table and beside a run."""
     table = fe.trec.read_qrels(content)
-    assert fe.trec.read_qrels(lines_of(table, "{query} 0 {doc} {grade!r}")) == table
+    ids = [*table["query"].to_pylist(), *table["doc"].to_pylist()]
+    if not any(re.search(r"[ \t-\r]|^#|^\ufeff|^$", text) for text in ids):
+        assert fe.trec.read_qrels(lines_of(table, "{query} 0 {doc} {grade!r}")) == table
+    assert fe.trec.read_qrels(json_lines(table.to_pylist())).equals(table) or not table.num_rows
     fe.trec.evaluate(content, RUN, complete=True, threads=1)
 
 
@@ -218,6 +225,11 @@ def qrels(content: bytes) -> None:
 def diversity_qrels(content: bytes) -> None:
     """TREC judgements with subtopics."""
     fe.trec.evaluate(fe.trec.read_diversity_qrels(content), RUN, "alpha_nDCG@3", complete=True)
+
+
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    """Write rows as lines of JSON."""
+    return "\n".join(map(json.dumps, rows)).encode()
 
 
 def lines_of(table: pa.Table, form: str) -> bytes:

@@ -289,7 +289,8 @@ def _has_columns(
     if columns["query"] not in table or columns["doc"] not in table:
         return False
     # Lists of documents need no number.
-    return columns[number] in table or columns["doc"] in LISTS[number]
+    is_listed = columns["doc"] in LISTS[number] or names.get("doc") is not None
+    return is_listed or columns[number] in table
 
 
 def _table(both: Common, names: Iterable[str], pairs: np.ndarray) -> pa.Table:

@@ -93,10 +93,6 @@ def read_json(text: Text) -> Any:
     return rows
 
 
-def _parse(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_unique)
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make the dict of an object; refuse a name that is there twice."""
     found = dict(pairs)
@@ -105,6 +101,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         name = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has {name!r} twice")
     return found
+
+
+#: `json.loads` would make a decoder for each line.
+_parse = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 
 def _broken(text: Text, line: int | None, error: Exception) -> SourceError:

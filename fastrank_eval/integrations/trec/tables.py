@@ -423,27 +423,25 @@ def _read_objects(
 ) -> PairTable:
     """Read what is no text: dicts, rows, tables, files of columns."""
     known = known_names(file_columns, names)
-    source = plain(source, known)
-    if isinstance(source, Mapping):
-        if is_nested(source):
-            _refuse_levels(source, file_columns)
-            return _read_mapping(source, file_columns)
-        if is_ranked(source, known):
-            return _read_ranked(source, file_columns)
+    content: Any = plain(source, known)
+    is_dict = is_nested(content)
+    if is_dict or is_ranked(content, known):
+        if "subtopic" in file_columns.columns:
+            raise ArgumentError(
+                "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc "
+                "and grade, as {'query': [...], ...}."
+            )
+        if is_dict:
+            _refuse_levels(content, file_columns.number)
+        return (_read_mapping if is_dict else _read_ranked)(content, file_columns)
     with closing_readers():
-        return read_columns(source, file_columns, names, form)
+        return read_columns(content, file_columns, names, form)
 
 
-def _refuse_levels(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> None:
-    """Raise for dicts of dicts of dicts, and for subtopics."""
-    if "subtopic" in file_columns.columns:
-        raise ArgumentError(
-            "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc and "
-            "grade, as {'query': [...], ...}."
-        )
+def _refuse_levels(source: Mapping[Any, Mapping[Any, Any]], number: str) -> None:
+    """Raise for dicts of dicts of dicts."""
     for key, docs in source.items():
         if docs and isinstance(next(iter(docs.values())), Mapping):
-            number = file_columns.number
             raise SourceError(
                 f"It has one level of dicts more than {{query: {{doc: {number}}}}}. Pass one part "
                 f"of it, such as that of {key!r}."

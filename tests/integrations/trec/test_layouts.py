@@ -232,6 +232,18 @@ def test_texts__of_files_compressed_or_not_and_of_pipes__are_read_alike(
             assert read(some) == read(path) == read(io.BytesIO(some)) == read("-") == expected
 
 
+def test_lists__in_columns_of_other_names__are_read_by_name() -> None:
+    table = {"question": [*RUN], "predictions": [*RANKED.values()], "targets": RAGAS[
+        "reference_context_ids"]}  # fmt: skip
+    qrels = trec.read_qrels(table, query="question", doc="targets")
+    names = {"query": "question", "doc": "predictions"}
+    by_name = trec.evaluate(qrels, trec.read_run(table, **names), "AP").value("AP")
+    assert by_name == trec.evaluate(RELEVANT, RANKED, "AP").value("AP")
+    ones = {"question": [*RUN] * 2, "predictions": [[d] for d in ("x", "y", "z", "v")]}
+    both = trec.join(pa.table(ones), ones, query="question", doc="predictions").table
+    assert both["grade"].to_pylist() == [1, 1, 1, 1]
+
+
 def test_iterators__of_tuples_and_rows__are_read_once() -> None:
     def tuples() -> Iterator[Qrel]:
         yield from (Qrel(*pair) for pair in pairs(QRELS))
