@@ -150,7 +150,7 @@ OF_NDEVAL = (
     "StRecall@5",
 )
 #: ... and refused, because it has another meaning here, or is no measure.
-REFUSED = ("Accuracy", "NumQ", "AP(judged_only=True)", "Compat(normalize=False)")
+REFUSED = ("Accuracy", "Accuracy@5", "NumQ", "AP(judged_only=True)", "Compat(normalize=False)")
 #: Names that rank tied documents otherwise, as the profile says.
 OTHER_TIES = ("Judged@5", "RR@5", "Compat", "Compat(p=0.9)", *OF_CWL)
 

@@ -111,6 +111,8 @@ NAMES = (
     *("hit_rate", "hit_rate@5", "precision", "precision@5", "recall@5", "f1@5", "r-precision"),
     *("mrr", "mrr@5", "map", "map@5", "dcg", "dcg@5", "ndcg", "ndcg@5", "rbp.95"),
     *("dcg_burges", "dcg_burges@5", "ndcg_burges", "ndcg_burges@5", "recall"),
+    *("map-l2", "mrr@5-l2", "precision@5-l2", "recall@5-l2", "hit_rate@5-l2", "f1@5-l2"),
+    *("r-precision-l2",),
 )
 
 
