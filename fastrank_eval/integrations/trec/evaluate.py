@@ -570,7 +570,8 @@ def evaluate(
     )
     of_some = [used[place].display_name for place in counted]
     conventions = {
-        **result.meta.conventions,
+        **results[parts[0].places[0]].meta.conventions,
+        "measures": result.meta.conventions["measures"],
         **({} if profile is None else {"profile": profile}),
         "complete": of_some if 0 < len(counted) < len(used) else is_complete,
         "judged_queries": joined.queries + joined.only_in_qrels * (not is_complete),
@@ -616,9 +617,9 @@ class _Part(NamedTuple):
     @property
     def choices(self) -> Mapping[str, str]:
         """Arguments of `evaluate`."""
-        if self.tool is None or self.is_apart:
-            return {} if self.tool is None else self.tool.choices
-        return {"profile": self.tool.name}
+        if self.tool is None:
+            return {}
+        return self.tool.choices if self.is_apart else {"profile": self.tool.name}
 
     def counts_absent(self, complete: bool | None) -> bool:
         """Return whether a judged query without results counts 0."""
@@ -628,7 +629,7 @@ class _Part(NamedTuple):
 
 
 def _parts(measures: Sequence[Measure], tool: Profile | None) -> list[_Part]:
-    """Divide measures by the labels and by the conventions that they need."""
+    """Divide measures by the labels and conventions that they need."""
     parts: dict[tuple[str, bool], _Part] = {}
     apart = None if tool is None else tool.apart
     for place, one in enumerate(measures):
@@ -636,22 +637,19 @@ def _parts(measures: Sequence[Measure], tool: Profile | None) -> list[_Part]:
         key = _label_of(one), is_apart
         part = parts.setdefault(key, _Part(key[0], apart if is_apart else tool, is_apart, []))
         part.places.append(place)
-    return list(parts.values())
+    return sorted(parts.values(), key=lambda part: part.is_apart)
 
 
 def _differences(
     parts: Sequence[_Part], results: Mapping[int, Result], measures: Sequence[Measure]
 ) -> Iterator[str]:
     """Note the conventions of measures that a tool computes by others."""
-    first = next((results[p.places[0]] for p in parts if not p.is_apart), None)
-    apart = sorted(place for part in parts if part.is_apart for place in part.places)
-    if first is None or not apart:
-        return
-    known, own = first.meta.conventions, results[apart[0]].meta.conventions
-    changed = [f"{name}={own[name]}" for name in DEFAULTS if own[name] != known[name]]
-    if changed:
+    first, last = (results[part.places[0]].meta.conventions for part in (parts[0], parts[-1]))
+    changed = [f"{name}={last[name]}" for name in DEFAULTS if last[name] != first[name]]
+    if changed and parts[-1].tool is not None:
+        apart = sorted(place for part in parts if part.is_apart for place in part.places)
         names = list_text(measures[place].display_name for place in apart)
-        yield f"{names}: {', '.join(changed)}, as in {parts[-1].tool and parts[-1].tool.tool}"
+        yield f"{names}: {', '.join(changed)}, as in {parts[-1].tool.tool}"
 
 
 def _beside(results: Sequence[Result], measures: Sequence[Measure]) -> Result:
@@ -679,7 +677,7 @@ def _beside(results: Sequence[Result], measures: Sequence[Measure]) -> Result:
         options |= cast(dict[str, object], result.meta.conventions["measures"])
         requested |= result.requested
     conventions = {
-        **distinct[0].meta.conventions,
+        **whole.meta.conventions,
         "measures": {text: options[text] for text in texts},
     }
     seconds = sum(result.meta.seconds for result in distinct)

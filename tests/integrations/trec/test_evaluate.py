@@ -316,7 +316,9 @@ def test_evaluate__beir__has_two_rules_for_ties_and_for_absent_queries() -> None
     assert [v.value for v in result] == [0.5, 0, 0.5, 0.5]
     assert [v.groups_used for v in result] == [2, 1, 2, 1]
     assert result.meta.conventions["complete"] == ["MRR@1", "Accuracy@1"]
-    assert result.meta.conventions["profile"] == "beir"
+    chosen = {name: result.meta.conventions[name] for name in ("profile", "ties", "score_type")}
+    assert chosen == {"profile": "beir", "ties": "item", "score_type": "float32"}
+    assert list(result.meta.conventions["measures"])[:2] == ["RR@1", "nDCG(gain='linear')@1"]
     table = result.per_group
     assert table["query"].to_pylist() == ["q1", "q2"]
     assert table["RR@1"].to_pylist() == [1, 0]
