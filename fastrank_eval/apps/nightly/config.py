@@ -419,6 +419,12 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
     tables[""] = read_table("", top, TABLES[""], errors)
+    limits = content.get("quality")
+    if isinstance(limits, dict) and not tables["quality"]["ties"]:
+        for key, off in (("max_tie_rate", None), ("max_tie_rise", 0)):
+            if limits.get(key, off) != off:
+                reason = "limits tie rates, which ties = false leaves out; leave one of them out."
+                errors.add("quality", key, limits[key], reason)
     labels = tables["columns"]["label"]
     own = read_labels(given_labels, labels, _LABEL_KEYS, errors)
     check_labels(tables, labels, own, errors)

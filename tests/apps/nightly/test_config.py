@@ -57,6 +57,12 @@ def test_least_configuration__takes_defaults(tmp_path: Path) -> None:
     assert config.measures[0] == "GAUC"
 
 
+def test_limit_of_ties__that_is_off__goes_with_ties_that_are_not_counted(tmp_path: Path) -> None:
+    quality = read(tmp_path, f"{LEAST}\n[quality]\nties = false\nmax_tie_rise = 0\n").quality
+    assert (quality.ties, quality.max_tie_rise, quality.max_tie_rate) == (False, 0, None)
+    assert read(tmp_path, f"{LEAST}\n[quality]\nties = false\n").quality.max_tie_rise == 0.02
+
+
 def test_example__is_valid__as_it_is_and_with_every_key(tmp_path: Path) -> None:
     assert read(tmp_path, example()).baseline == "score_a"
     every = re.sub(r"^# (\w+ = |\[notify\])", r"\1", example(), flags=re.MULTILINE)
