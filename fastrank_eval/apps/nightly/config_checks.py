@@ -24,7 +24,7 @@ from fastrank_eval.apps.nightly.periods import (
     parse_date,
     parse_duration,
 )
-from fastrank_eval.apps.nightly.quality import MOST_SCORES, with_standard_errors
+from fastrank_eval.apps.nightly.quality import LABEL_PART, MOST_SCORES, with_standard_errors
 from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
@@ -537,9 +537,6 @@ def _refused_measures(
 
 #: Fields of gates that no night stores.
 _NOT_STORED = {"weight", "wins", "losses", "ties", "mdd"}
-_QUOTED = r'"(?:[^"]|"")*"'
-#: A part of the label of a slice: name, operator, value or bin.
-_LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
 
 
 def _check_gates(
@@ -584,7 +581,7 @@ def _problem_of(
     """Say why no night has a value of a gate; ... is any baseline."""
     compared, sliced = term.field in COMPARISON_FIELDS, term.slice != ALL
     shown = "[*]" if term.slice is None else repr(term.slice)
-    columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice or ""))
+    columns = tuple(match[1] for match in LABEL_PART.finditer(term.slice or ""))
     reasons = {
         f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
         "'fastrank-eval evaluate' for it.": term.field in _NOT_STORED,

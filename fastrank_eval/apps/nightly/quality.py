@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -296,6 +297,9 @@ _MOST_TIES = 0.5
 _ROUNDING = 1e-9
 #: The most slices of a slicing whose rows a night keeps; a slicing of more is left out.
 _MAX_COUNTED = 1000
+_QUOTED = r'"(?:[^"]|"")*"'
+#: A part of the label of a slice: name, operator, value or bin.
+LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
 
 
 def _rows(night: Night) -> float:
@@ -390,6 +394,8 @@ def _others(night: Night) -> float:
 def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[Finding]:
     """Find slices that had many rows on earlier nights and have none.
 
+    Of slices that lie in another slice without rows, only that one is named.
+
     Parameters
     ----------
     night : Night
@@ -406,7 +412,12 @@ def missing_slices(night: Night, before: Sequence[Night], limit: float) -> list[
             share = min(counts.get(label, 0) / total for counts, total in earlier)
             if share > limit and share * groups >= _MIN_MISSING:
                 missing.append((-share, label))
-    names = [f"{label} ({percent_text(-share, 3)})" for share, label in sorted(missing)]
+    parts = {label: {one[0] for one in LABEL_PART.finditer(label)} for _, label in missing}
+    names = [
+        f"{label} ({percent_text(-share, 3)})"
+        for share, label in sorted(missing)
+        if not any(other < parts[label] for other in parts.values())
+    ]
     text = f"No rows in {named(names)}; the share is the least of the last {_MIN_USUAL} nights"
     # They had rows on the nights before.
     return [Finding("missing", slice=ALL, detail=text, since=night.date)] if names else []

@@ -439,6 +439,27 @@ def test_missing_slices__are_those_that_every_night_had() -> None:
     assert "side" not in missing_slices(few_groups, before, 0.01)[0].detail
 
 
+def test_missing_slices__in_a_slice_that_is_missing_too__are_not_named() -> None:
+    slices = {
+        "dev": {"dev=1": 500, 'dev="a,b"': 300, "dev=2": 200},
+        "country,dev": {
+            "country=DE,dev=1": 450, 'country=DE,dev="a,b"': 300, "country=DE,dev=2": 90,
+        },
+        "dev,slot,age:10,20": {
+            "dev=1,slot=top,age=[10,20)": 400, "dev=2,slot=top,age=[10,20)": 60,
+        },
+        "slot,age:10,20": {"slot=top,age=[10,20)": 460},
+    }  # fmt: skip
+    before, night = nights_before(9, slices=slices), nights_before(1)[0]
+    rows = {"dev": {"dev=2": 200}, "country,dev": {"country=FR,dev=2": 200},
+            "dev,slot,age:10,20": {}, "slot,age:10,20": {"slot=top,age=[10,20)": 1}}  # fmt: skip
+    night = replace(night, quality=replace(night.quality, slices=rows))
+    (finding,) = missing_slices(night, before, 0.01)
+    assert finding.detail.startswith(
+        'No rows in dev=1 (50%), dev="a,b" (30%), country=DE,dev=2 (9%) and 1 more; '
+    )
+
+
 def test_drift__median_and_deviations() -> None:
     assert drift(13.0, [10, 11, 9, 10, 12]) == pytest.approx(3 / 1.4826)
     assert math.isnan(drift(13.0, [10, 11, 9, math.nan, 12]))
