@@ -467,6 +467,7 @@ def _index_content(config: NightlyConfig, folder: Path, history: History) -> dic
     first = last - dt.timedelta(days=config.nights - 1)
     statuses = {label: history.of(label).outcomes(first, last) for label in config.labels}
     shown = sorted({date for own in statuses.values() for date in own}, reverse=True)
+    evaluated = [history.of(label).statuses(first, last) for label in config.labels]
 
     def address(label: str, date: dt.date | str) -> str:
         page = f"{folder_name(label)}/{date}.html"
@@ -474,6 +475,7 @@ def _index_content(config: NightlyConfig, folder: Path, history: History) -> dic
 
     return {
         "title": config.title,
+        "dates": [date for date in shown if any(date in own for own in evaluated)],
         **labels_content(history, last, lambda label: address(label, "index")),
         "rows": [
             (date, [(statuses[label].get(date), address(label, date)) for label in config.labels])

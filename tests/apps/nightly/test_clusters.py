@@ -82,5 +82,5 @@ def test_weeks__of_clusters__have_errors_over_buckets(clustered: Path) -> None:
     page = Path("pages/2026-11-02.html").read_text()
     values = page.partition('id="headline-table"')[2].partition("</table>")[0]
     # Intervals of both periods and models, but for AUC.
-    cells = re.findall('data-l="(?:Week|Month)"[^>]*>[^<]*<small>', values)
+    cells = re.findall('data-l="(?:Week|Month)"[^>]*>[^<]*<small class="i">', values)
     assert len(cells) == 2 * 2 * 2

@@ -301,6 +301,18 @@ def test_pages__of_labels_with_any_name__link_to_each_other(folder: Path) -> Non
             assert (page.parent / address.partition("#")[0]).exists() or address[:1] == "#"
 
 
+def test_page_of_all_labels__counts_the_dates_that_have_a_night(folder: Path) -> None:
+    (folder / "nightly.toml").write_text(SEVERAL + '[output]\nfolder = "pages"\n')
+    run_both("--backfill", f"{on(1)}..{on(2)}", "-q")
+    Path(f"logs/day={on(3)}").rename("gone")
+    assert run_both("--date", on(3)).exit_code == 2
+    index = Path("pages/index.html").read_text()
+    assert f"{on(3)} was not evaluated" in index
+    assert f"<p>2 nights to {on(2)}</p>" in index
+    client = Client(web_view(HistoryFile("history.db", 1.0)))
+    assert f"<p>2 nights to {on(2)}</p>" in client.get("/").text
+
+
 def addresses(page: str) -> set[str]:
     return {one.attributes["href"] for one in elements(page) if "href" in one.attributes}
 

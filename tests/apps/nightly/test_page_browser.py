@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -198,6 +199,28 @@ def test_browser__tables__are_whole_or_say_that_they_scroll(browser: Any, file: 
     for viewport, boxes in ((DESKTOP, [False, True]), (PHONE, [True, True])):
         with opened(browser, file, viewport=viewport) as page:
             assert page.evaluate(HINTED) == [[cut, cut] for cut in boxes]
+
+
+def test_browser__slices_with_week_and_month__are_as_wide_as_their_box(
+    browser: Any, tmp_path: Path
+) -> None:
+    *before, last = month()
+    few = tuple(replace(v, warning="few_groups", groups_used=1_234_567) for v in last.values)
+    merged = tuple(replace(v, ci_low=math.nan, ci_high=math.nan) for v in last.values)
+    dates = tuple(night.date for night in (*before, last))
+    last = replace(
+        last, values=few, periods={"week": merged, "month": merged},
+        period_nights={"week": dates[-7:], "month": dates},
+    )  # fmt: skip
+    path = tmp_path / "night.html"
+    path.write_text(page_of([*before, last]), encoding="utf-8")
+    with opened(browser, path.as_uri()) as page:
+        cell = page.locator("#slices-1 tbody td").last
+        assert cell.inner_text().split() == ["1,234,567", "few", "effective", "groups"]
+        box = page.locator("#slices .scroll").first
+        assert box.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+        one_line = "one => one.getClientRects().length"
+        assert page.locator("#slices-1 tbody td.n small.i").first.evaluate(one_line) == 1
 
 
 CONTRAST = """() => {
