@@ -285,12 +285,10 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
     -------
     dict of str to EarlierNight
     """
-    result = {}
-    for kind, days in EARLIER.items():
-        date = night.date - dt.timedelta(days=days)
-        nights = history.read(date, date, details_from=night.date)
-        result[kind] = _comparable(night, nights[0] if nights else None, date, history)
-    return result
+    return {
+        kind: _comparable(night, night.date - dt.timedelta(days=days), history)
+        for kind, days in EARLIER.items()
+    }
 
 
 class Series:
@@ -351,11 +349,10 @@ def incomparable(night: Night, earlier: Night) -> str:
     return first_that_holds(reasons)
 
 
-def _comparable(
-    night: Night, earlier: Night | None, date: dt.date, history: History
-) -> EarlierNight:
+def _comparable(night: Night, date: dt.date, history: History) -> EarlierNight:
     if not night.has_labels:
         return EarlierNight(None, "the night has no labels yet")
+    earlier = next(iter(history.read(date, date, details_from=night.date)), None)
     if earlier is None:
         failed = bool(history.failures(date, date))
         reason = f"{date} was not evaluated" if failed else f"history has no rows of {date}"
@@ -503,7 +500,7 @@ def _lacking(
     ]
     if not without:
         return "", False
-    shown = ", ".join(first_names(list(dict.fromkeys(names))))
+    shown = ", ".join(first_names([*dict.fromkeys(names)]))
     return f"{before.date} has no {shown}", len(without) >= _judgements(each, night)
 
 
@@ -559,12 +556,9 @@ def limit_outcomes(findings: Iterable[Finding]) -> list[GateOutcome]:
 
 def _reasons(failures: Iterable[GateFailure]) -> str:
     """Describe the first failures of a gate, and count the others."""
-    return "; ".join(first_names(list(dict.fromkeys(map(_reason, failures)))))
-
-
-def _reason(failure: GateFailure) -> str:
-    parts = [part for part in (failure.score, failure.slice) if part is not None]
-    return ": ".join([", ".join(parts), failure.detail] if parts else [failure.detail])
+    subjects = ((one, ", ".join(filter(None, (one.score, one.slice)))) for one in failures)
+    reasons = (f"{of}: {one.detail}" if of else one.detail for one, of in subjects)
+    return "; ".join(first_names([*dict.fromkeys(reasons)]))
 
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)

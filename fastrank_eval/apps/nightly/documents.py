@@ -46,6 +46,7 @@ _VALUE = (
     *("rows_share", "positives_share", "dropped", "warning"),
 )
 _CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
+_GATE = ("passed", "reason", "outcome")
 _PARTS = ("by", "difference", "within", "composition", "remainder")
 _MOST_CHANGES, _MOST_DRIFT = 20, 500
 #: Kinds of findings that do not depend on labels.
@@ -98,15 +99,6 @@ def document(night: Night) -> _Row:
     rows = _value_rows(night, differences)
     overall = [row for row in rows if row["slice"] == ALL]
     slices = sorted((row for row in rows if row["slice"] != ALL), key=_rank)
-    gates = [
-        {
-            "condition": one.text,
-            "passed": one.passed,
-            "reason": one.reason,
-            "outcome": one.outcome,
-        }
-        for one in night.gates
-    ]
     return headline(night) | {
         "ship": _answers(night, differences),
         "models": night.models,
@@ -146,7 +138,10 @@ def document(night: Night) -> _Row:
             }
             for one in next_steps(night)
         ],
-        "gates": gates,
+        "gates": [
+            {"condition": one.text} | {name: getattr(one, name) for name in _GATE}
+            for one in night.gates
+        ],
         "drift": [asdict(one) for one in sorted(night.drift, key=_drift_rank)[:_MOST_DRIFT]],
         "calibration": [
             _named(night, one) | {"verdict": calibration_verdict(one, night)}
@@ -198,10 +193,10 @@ def _value_rows(night: Night, differences: Sequence[_Row]) -> list[_Row]:
     changes: dict[object, dict[str, _Row]] = {}
     for one in differences:
         change = {name: one[name] for name in _CHANGE}
-        changes.setdefault(_key(one), {})[one["kind"]] = change
+        changes.setdefault(key_of(one), {})[one["kind"]] = change
     kinds = [*KINDS, *{one["kind"] for one in differences}.difference(KINDS)]
     rows = [_row(night, value) for value in night.values]
-    return [row | {kind: changes.get(_key(row), {}).get(kind) for kind in kinds} for row in rows]
+    return [row | {kind: changes.get(key_of(row), {}).get(kind) for kind in kinds} for row in rows]
 
 
 def _difference_rows(night: Night) -> list[_Row]:
@@ -213,7 +208,8 @@ def _difference_rows(night: Night) -> list[_Row]:
     ]
 
 
-def _key(row: _Row) -> Key:
+def key_of(row: _Row) -> Key:
+    """Return what a row is of."""
     return Key(row["score"], row["slice"], row["measure"])
 
 
@@ -275,7 +271,7 @@ def _top_changes(night: Night, differences: Iterable[_Row]) -> list[_Row]:
         colour = tone(one["verdict"])
         if one["slice"] == ALL or colour not in CHANGES:
             continue
-        alarmed = any((_key(one), kind) in failed for kind in ("", one["kind"]))
+        alarmed = any((key_of(one), kind) in failed for kind in ("", one["kind"]))
         other = one["measure"] not in night.measures[:1]
         rank = not alarmed, other, colour != "bad", -strength(one)
         of_slice = one["kind"] == "baseline", one["score"], one["by"], one["slice"]

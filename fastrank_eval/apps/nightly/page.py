@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import charts, quality, text
 from fastrank_eval.apps.nightly.compare_nights import Series
-from fastrank_eval.apps.nightly.documents import changes_of, document
+from fastrank_eval.apps.nightly.documents import changes_of, document, key_of
 from fastrank_eval.apps.nightly.night import KINDS, MOST_VALUES, NO_LABELS, CurveLine, Night
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.text import ago_exactly, digits_of
@@ -43,10 +43,8 @@ def rows_content(document: _Row, series: Series) -> dict[str, Any]:
     models, last = document["models"], series.nights[-1]
     rows = {True: document["headline"], False: document["slices"]}
     periods = {
-        name: {(one["score"], one["slice"], one["measure"]): one for one in (*values, *slices)}
-        for (name, values), slices in zip(
-            document["periods"].items(), document["period_slices"].values(), strict=True
-        )
+        name: {key_of(one): one for one in (*values, *document["period_slices"][name])}
+        for name, values in document["periods"].items()
     }
     kinds = [
         kind
@@ -72,9 +70,7 @@ def rows_content(document: _Row, series: Series) -> dict[str, Any]:
             for measure in document["measures"]
             if (of := [row for row in document["slices"] if row["measure"] == measure])
         ],
-        "in_period": lambda name, row: periods[name].get(
-            (row["score"], row["slice"], row["measure"])
-        ),
+        "in_period": lambda name, row: periods[name].get(key_of(row)),
     }
 
 

@@ -302,14 +302,12 @@ def other_labels(
     tuple of (str, str)
         Empty in a report of one label.
     """
-    if not night.label:
-        return ()
-    others = {
-        label: history.of(label).statuses(night.date, night.date)
+    at = night.date
+    with_night = [label for label in history.labels() if history.of(label).statuses(at, at)]
+    return tuple(
+        (label, address(label) if label in with_night and label != night.label else "")
         for label in history.labels()
-        if label != night.label
-    }
-    return tuple((label, address(label) if others.get(label) else "") for label in history.labels())
+    )
 
 
 def check_page(path: Path) -> None:
@@ -467,7 +465,7 @@ def _index_content(config: NightlyConfig, folder: Path, history: History) -> dic
     first = last - dt.timedelta(days=config.nights - 1)
     statuses = {label: history.of(label).outcomes(first, last) for label in config.labels}
     shown = sorted({date for own in statuses.values() for date in own}, reverse=True)
-    evaluated = [history.of(label).statuses(first, last) for label in config.labels]
+    nights = {date for label in config.labels for date in history.of(label).statuses(first, last)}
 
     def address(label: str, date: dt.date | str) -> str:
         page = f"{folder_name(label)}/{date}.html"
@@ -475,7 +473,7 @@ def _index_content(config: NightlyConfig, folder: Path, history: History) -> dic
 
     return {
         "title": config.title,
-        "dates": [date for date in shown if any(date in own for own in evaluated)],
+        "dates": sorted(nights, reverse=True),
         **labels_content(history, last, lambda label: address(label, "index")),
         "rows": [
             (date, [(statuses[label].get(date), address(label, date)) for label in config.labels])

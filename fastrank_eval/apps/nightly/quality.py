@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from statistics import median
 from typing import Any, TypeGuard
 
@@ -623,8 +625,9 @@ def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
 def calibration_texts(night: Night) -> list[str]:
     """Describe the worst slices of each measure that are not calibrated."""
     worst: dict[tuple[str, str], NightCalibration] = {}
-    for _, slices in by_measure(night):
-        for one in [one for one in slices if _is_significant(one, night)][:_MOST_IN_TEXT]:
+    for _, slices in groupby(night.calibration, attrgetter("measure")):
+        wrong = [one for one in slices if calibration_verdict(one, night) == "not calibrated"]
+        for one in wrong[:_MOST_IN_TEXT]:
             worst.setdefault((one.score, one.slice), one)
     return [
         f"{one.score} is not calibrated "
@@ -647,21 +650,10 @@ def positives(number: float) -> str:
     return count(number) if whole else amount(number, 1)
 
 
-def by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
-    """Return the slices of each measure."""
-    return [
-        (measure, [one for one in night.calibration if one.measure == measure])
-        for measure in dict.fromkeys(one.measure for one in night.calibration)
-    ]
-
-
 def calibration_verdict(one: NightCalibration, night: Night) -> str:
     """Return whether a slice is shown not to be calibrated."""
-    return "not calibrated" if _is_significant(one, night) else "no error shown"
-
-
-def _is_significant(one: NightCalibration, night: Night) -> bool:
-    return one.p_adjusted <= 1 - confidence_of(night)
+    is_significant = one.p_adjusted <= 1 - confidence_of(night)
+    return "not calibrated" if is_significant else "no error shown"
 
 
 _POINTS, _BINS, _DIGITS = 100, 20, 6

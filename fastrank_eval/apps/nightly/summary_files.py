@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import quote
 
@@ -155,9 +156,8 @@ def markdown(
         title = f"{_escaped(first['title'])}, {first['date']}: {_worst_status(documents)}"
         parts = [[f"**{title}**{_page_link(index)}", "", _statuses(documents, _code), ""]]
         parts[0] += [f"* {_escaped(text)}" for text in shared.values()]
-    nothing, none = [None] * len(documents), [dict[dt.date, str]()] * len(documents)
-    for each, page, before in zip(documents, pages or nothing, statuses or none, strict=True):
-        parts += _markdown_parts(each, page, before, shared, calibration)
+    for each, page, before in zip_longest(documents, pages, statuses):
+        parts += _markdown_parts(each, page, before or {}, shared, calibration)
     parts.append([_legend(documents[-1])])
     return "\n\n".join("\n".join(part).strip("\n") for part in parts if part) + "\n"
 

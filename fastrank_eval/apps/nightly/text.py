@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -37,11 +36,6 @@ from fastrank_eval.results.report import (
     share_text,
     two_digits,
 )
-
-_OPERATORS = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "=": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 
 #: Limits of drift, and the names of the numbers that they limit.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
@@ -212,7 +206,7 @@ def _differences(parsed: Gate, night: Night, kind: str) -> Iterator[tuple[tuple[
 
 def _distances(parsed: Gate, night: Night) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the distances of numbers from limits that they violate."""
-    for term, compare, limit in _limits(parsed.condition):
+    for term, comparison, limit in _limits(parsed.condition):
         measure = str(night.find(term.measure))
         for value in night.values:
             number = field_of(value, term.field)
@@ -221,20 +215,20 @@ def _distances(parsed: Gate, night: Night) -> Iterator[tuple[tuple[str, str], fl
                 and value.measure == measure
                 and term.score in (None, value.score)
                 and term.slice in (None, value.slice)
-                and _OPERATORS[compare](number, limit)
+                and holds(comparison, {term: number})
             ):
                 score = value.score if term.score is None else ""
                 key = score, value.slice if term.slice is None else ALL
                 yield key, share_of_larger(abs(number - limit), number, limit)
 
 
-def _limits(condition: Operation) -> Iterator[tuple[Term, str, float]]:
+def _limits(condition: Operation) -> Iterator[tuple[Term, Operation, float]]:
     """Yield the comparisons of one number with a constant."""
     if condition.operator in COMPARISONS:
-        for term, compare, other in sides(condition):
+        for term, _, other in sides(condition):
             limit = constant(other)
             if isinstance(term, Term) and limit is not None:
-                yield term, compare, limit
+                yield term, condition, limit
     elif condition.operator in ("and", "or"):
         for part in condition.parts:
             yield from _limits(part)

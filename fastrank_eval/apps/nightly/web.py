@@ -233,11 +233,8 @@ def _over_nights(
 
 def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> dict[str, Any] | None:
     """Return a measure on a slice over time; None if no night has it."""
-    with_slice = [
-        night
-        for night in nights
-        if any(value.slice == slice_label and value.measure == measure for value in night.values)
-    ]
+    wanted = slice_label, measure
+    with_slice = [n for n in nights if any((v.slice, v.measure) == wanted for v in n.values)]
     if not with_slice:
         return None
     # Nights without the slice leave a gap.
@@ -567,8 +564,7 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
 
 def _with_periods(history: History, night: Night) -> Night:
     """Add week, month and compositions, stored or merged if that is quick."""
-    stored = history.with_periods(night)
-    if stored is not None:
+    if stored := history.with_periods(night):
         return stored
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     try:
