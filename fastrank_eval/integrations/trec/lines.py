@@ -244,7 +244,8 @@ def _decompressed(handle: Any) -> _Bytes:
         return _Bytes(gzip.GzipFile(fileobj=io.BufferedReader(stream)))
     if head in _CODECS:
         packed = pa.PythonFile(io.BufferedReader(stream), mode="r")
-        return _Bytes(pa.CompressedInputStream(packed, _CODECS[head]))
+        # ranx compresses twice.
+        return _decompressed(pa.CompressedInputStream(packed, _CODECS[head]))
     return stream
 
 

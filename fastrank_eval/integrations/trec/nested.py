@@ -1,4 +1,4 @@
-"""Read JSON, rows, ranked lists and objects of other libraries.
+"""Read JSON, CBOR, rows, ranked lists and objects of other libraries.
 
 They become one of both, so that each form is read once.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -23,6 +24,9 @@ from fastrank_eval.io.source import reading, type_name
 
 #: How JSON begins: an object with a key, or a list of lists or objects.
 _JSON = re.compile(rb'\s*(?:\{\s*(?:["}]|\Z)|\[\s*(?:[\[{\]]|\Z))')
+#: First bytes of the objects of CBOR, the binary JSON of ranx. No text of UTF-8 begins so.
+_CBOR = range(0xA0, 0xBC)
+_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 #: What MTEB writes beside the subsets of a task.
 _MTEB_MODEL = "mteb_model_meta"
 #: Layouts that are read, by the column of numbers: the fields of a line, and what it looks like.
@@ -56,12 +60,12 @@ def nearest_layouts(number: str, fields: int) -> str:
 
 
 def is_json(text: Text) -> bool:
-    """Return whether a text begins like JSON."""
-    return _JSON.match(text.head) is not None
+    """Return whether a text begins like JSON or CBOR."""
+    return _JSON.match(text.head) is not None or text.head[:1] in {bytes([i]) for i in _CBOR}
 
 
 def read_json(text: Text) -> Any:
-    """Parse JSON, or lines of JSON, which become a list.
+    """Parse JSON, CBOR, or lines of JSON, which become a list.
 
     Raises
     ------
@@ -69,6 +73,13 @@ def read_json(text: Text) -> Any:
         If it is broken; names the line.
     """
     content = text.content()
+    if content[0] in _CBOR:
+        try:
+            return _cbor(content, 0)[0]
+        except (ValueError, IndexError, TypeError, RecursionError, struct.error) as error:
+            raise SourceError(
+                f"{text.name}: its CBOR cannot be read: {error}. Write it anew, or as JSON."
+            ) from error
     try:
         decoded = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -93,7 +104,7 @@ def read_json(text: Text) -> Any:
     return rows
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     """Make the dict of an object; refuse a name that is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -105,6 +116,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 #: `json.loads` would make a decoder for each line.
 _parse = json.JSONDecoder(object_pairs_hook=_unique).decode
+
+
+def _cbor(content: bytes, at: int) -> tuple[Any, int]:
+    """Parse an object, a text or a number of CBOR; return the byte after it too."""
+    kind, size = content[at] >> 5, content[at] & 31
+    start = at + 1
+    at = start if size < 24 else start + (1 << size - 24)
+    if kind == 7 and size in _FLOATS:
+        return struct.unpack(_FLOATS[size], content[start:at])[0], at
+    if kind not in (0, 1, 3, 5) or size > 27 or at > len(content):
+        raise ValueError(f"byte {start - 1:,} begins no object, text or number")
+    number = size if size < 24 else int.from_bytes(content[start:at], "big")
+    if kind < 2:
+        return -1 - number if kind else number, at
+    if kind == 3:
+        if at + number > len(content):
+            raise ValueError("it is cut short")
+        return content[at : at + number].decode(), at + number
+    pairs = []
+    for _ in range(number):
+        name, at = _cbor(content, at)
+        value, at = _cbor(content, at)
+        pairs.append((name, value))
+    return _unique(pairs), at
 
 
 def _broken(text: Text, line: int | None, error: Exception) -> SourceError:

@@ -283,6 +283,28 @@ def test_json__of_any_dicts__reads_back(found: Dicts, indent: int | None) -> Non
         assert trec.read_run(lists).to_pylist() == expected.to_pylist()
 
 
+#: What cbor2 writes of {"q1": {"31715818": 0.5, "a/b": 2}, "é": {"x": -1, "y": 70000, "z": inf}}.
+CBOR = (
+    b"\xa2bq1\xa2h31715818\xfb?\xe0\x00\x00\x00\x00\x00\x00ca/b\x02b\xc3\xa9\xa3ax ay\x1a\x00"
+    b"\x01\x11paz\xf9|\x00"
+)
+
+
+def test_cbor__of_ranx_compressed_once_or_twice__is_read(own_folder: Path) -> None:
+    dicts = {"q1": {"31715818": 0.5, "a/b": 2}, "é": {"x": -1, "y": 70000, "z": float("inf")}}
+    expected = trec.read_run(dicts)
+    content = CBOR
+    for _ in range(3):
+        assert trec.read_run(content) == expected
+        with pa.CompressedOutputStream("run.lz4", "lz4") as file:
+            file.write(content)
+        assert trec.read_run("run.lz4") == expected
+        content = Path("run.lz4").read_bytes()
+    for size in range(1, len(CBOR)):
+        with pytest.raises(fe.SourceError, match="the bytes passed: its CBOR cannot be read"):
+            trec.read_run(CBOR[:size])
+
+
 def test_duplicates__in_lists__are_refused_or_chosen() -> None:
     with pytest.raises(fe.SourceError, match="Query 'q' has document 'a' twice: element 0 and"):
         trec.read_run({"q": ["a", "b", "a"]})
