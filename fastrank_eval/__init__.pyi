@@ -112,6 +112,7 @@ from fastrank_eval.measures.parser import parse_measures as parse_measures
 from fastrank_eval.measures.pooled import measure_of as measure_of
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
+from fastrank_eval.measures.precision import HitCount as _HitCount
 from fastrank_eval.measures.precision import Precision as _Precision
 from fastrank_eval.measures.precision import Recall as _Recall
 from fastrank_eval.measures.precision import ReciprocalRank as _ReciprocalRank
@@ -191,6 +192,7 @@ GroupPPV: _GroupDecision
 GroupTNR: _GroupDecision
 GroupTPR: _GroupDecision
 HR: _SuccessRate
+Hits: _HitCount
 INSQ: _InverseSquare
 INST: _AdaptiveInverseSquare
 IPrec11: _ElevenPointPrecision
@@ -340,6 +342,7 @@ __all__ = [
     "GroupTNR",
     "GroupTPR",
     "HistoryError",
+    "Hits",
     "IPrec",
     "IPrec11",
     "Judged",

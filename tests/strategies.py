@@ -29,6 +29,7 @@ F            . @3 (beta=2)@3 (beta=0.5)@10 (alpha=0.25)@3 (rel=2)@4 (short='leng
 Success      . @1 @4 (rel=2)@2
 Rprec        . (rel=2) (mult=0.3) (mult=1.5,rel=2)
 RelP         . @1 @3 @10 (rel=2)@3
+Hits         . @1 @3 (rel=2)@3
 IPrec        (recall=0) (recall=0.1) (recall=0.5) (recall=1) (recall=0.5,rounding='up')
              (recall=0.7,rel=2)
 IPrec11      . (rounding='up') (rel=2)

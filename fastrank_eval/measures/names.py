@@ -115,7 +115,6 @@ _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
 ]
 #: Names of other tools that no measure here has, and what to take.
 INSTEAD = {
-    "hits": "take P@k, which is hits@k / k, or NumRelRet, the hits of all groups",
     "numq": "take the count of groups that each result has",
 }
 #: The option of ir_measures for condensed lists.

@@ -260,6 +260,17 @@ class SuccessRate(_Hits):
     aliases = ("HR", "HitRate", "Hit", "hit_rate")
 
 
+class HitCount(_Hits):
+    """Hits@k, the number of relevant rows among the first k."""
+
+    name = "Hits"
+    formula = "hits@k"
+    needs_relevant = False
+    reference = "Bassani (2022), ranx, doi:10.1007/978-3-030-99739-7_30"
+    group_function = GroupFunction(_hits)
+    range = (0.0, np.inf)
+
+
 _WORTH = number(least=-1e100, most=1e100)
 
 

@@ -21,6 +21,7 @@ ranx = pytest.importorskip("ranx")
 PACKAGES = {"ranx": "ranx"}
 DEPTHS = ("", "@1", "@3", "@10")
 FAMILIES = {
+    "hits": "Hits",
     "hit_rate": "Success",
     "precision": "P",
     "recall": "R",
@@ -108,6 +109,7 @@ def test_absent_queries__count_0():
 
 #: Names as ranx writes them.
 NAMES = (
+    *("hits", "hits@5", "hits@5-l2"),
     *("hit_rate", "hit_rate@5", "precision", "precision@5", "recall@5", "f1@5", "r-precision"),
     *("mrr", "mrr@5", "map", "map@5", "dcg", "dcg@5", "ndcg", "ndcg@5", "rbp.95"),
     *("dcg_burges", "dcg_burges@5", "ndcg_burges", "ndcg_burges@5", "recall"),

@@ -66,7 +66,7 @@ def top(ranked: Ranked, k: int | None) -> tuple[float | None, ...]:
     return ranked.labels if k is None else ranked.labels[:k]
 
 
-def hits(ranked: Ranked, k: int | None, rel: float) -> int:
+def hits(ranked: Ranked, k: int | None, rel: float = 1) -> int:
     return sum(is_relevant(label, rel) for label in top(ranked, k))
 
 
@@ -319,6 +319,7 @@ POSITION: dict[str, Callable[..., float]] = {
     "R": recall,
     "F": f_measure,
     "Success": success,
+    "Hits": hits,
     "Rprec": oracle_trec.r_precision,
     "RelP": oracle_trec.relative_precision,
     "IPrec": oracle_trec.interpolated_precision,
