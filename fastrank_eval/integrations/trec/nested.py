@@ -119,7 +119,7 @@ _parse = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 
 def _cbor(content: bytes, at: int) -> tuple[Any, int]:
-    """Parse an object, a text or a number of CBOR; return the byte after it too."""
+    """Parse an object, text or number; return the byte after it too."""
     kind, size = content[at] >> 5, content[at] & 31
     start = at + 1
     at = start if size < 24 else start + (1 << size - 24)
