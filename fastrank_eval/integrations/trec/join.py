@@ -266,8 +266,10 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
         )
     if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or is_one_run(run):
         return {"score": run}
-    if is_ranked(run, known) and not are_paths(run):
-        return {"score": run}
+    if is_ranked(run, known):
+        parts = [next(iter(part), None) for part in run.values()]
+        if not any(is_row(part, known) for part in parts) and not are_paths(run):
+            return {"score": run}
     if _has_columns(run, QRELS, names):
         raise ArgumentError(f"run: must have a column of scores, got {list(run)}; {SWAPPED_RUN}")
     if not run:

@@ -249,6 +249,10 @@ def test_iterators__of_tuples_and_rows__are_read_once() -> None:
         yield from (Qrel(*pair) for pair in pairs(QRELS))
 
     run = iter(rows_of(RUN, "query_id", "doc_id", "score"))
+    lists = {"tuples": SCORED["tuples"], "rows": rows_of(RUN, "qid", "docno", "score")}
+    several = trec.evaluate(QRELS, lists, "AP")
+    assert several.scores == ("tuples", "rows")
+    assert several.value("AP", "tuples") == several.value("AP", "rows") == values(QRELS, RUN)[1]
     assert values(tuples(), run) == values(QRELS, RUN)
     assert trec.read_run(iter([pa.table(columns(RUN, "qid", "docno", "score"))])).num_rows == 5
 
