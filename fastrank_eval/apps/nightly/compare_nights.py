@@ -332,9 +332,9 @@ class Series:
 
 
 def incomparable(night: Night, earlier: Night) -> str:
-    """Say why the numbers of an earlier night cannot be compared; empty if they can.
+    """Say why the numbers of an earlier night cannot be compared.
 
-    Whether labels are complete does not count here; see `with_comparable_labels`.
+    Empty if they can. Whether labels are complete does not count; see `with_comparable_labels`.
     """
     date, rows = earlier.date, earlier.quality.rows
     different = convention_differences(night, earlier)
@@ -493,7 +493,7 @@ def _left_out(verdict: Verdict) -> str:
 def _lacking(
     each: Gate, failures: Sequence[GateFailure], night: Night, before: Night
 ) -> tuple[str, bool]:
-    """Name what a gate needs of an earlier night that lacks it, and whether that is all."""
+    """Name what an earlier night lacks, and whether a gate needs no more."""
     without = [failure for failure in failures if failure.kind == "no_baseline"]
     names = [
         name for one in without for name in _missing_values(each, one, before, night.requested)

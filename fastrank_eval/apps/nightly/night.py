@@ -153,6 +153,11 @@ class NightQuality:
 
 #: The convention `labels` of a night without labels.
 NO_LABELS = "none yet"
+#: Selects, in the history, nights that `Night.is_early` is true of.
+IS_EARLY = (
+    "json_extract(document, '$.provisional') "
+    f"OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
+)
 #: The note on such a night, if it has no time from which its labels are complete.
 NO_LABELS_NOTE = "judged without labels: run the night again when they have come"
 #: The most distinct values that are surely counted.

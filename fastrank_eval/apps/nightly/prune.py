@@ -17,7 +17,7 @@ from fastrank_eval.apps.nightly.compare_nights import DAYS
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
 from fastrank_eval.apps.nightly.history import PERIODS as MERGED
 from fastrank_eval.apps.nightly.history import TABLES, History, columns
-from fastrank_eval.apps.nightly.night import PERIODS
+from fastrank_eval.apps.nightly.night import IS_EARLY, PERIODS
 from fastrank_eval.apps.nightly.pages import check_page, write_again, write_index
 from fastrank_eval.apps.nightly.reproduce import check_groups
 
@@ -143,8 +143,7 @@ def _notes(
         if days and begin > last - dt.timedelta(days=days + wait)
     ]
     ((oldest, early),) = history.execute(
-        "SELECT min(date), sum(date < ? AND (json_extract(document, '$.provisional') OR "
-        "json_extract(document, '$.conventions.labels') IS NOT NULL)) FROM night",
+        f"SELECT min(date), sum(date < ? AND ({IS_EARLY})) FROM night",  # noqa: S608 - our own
         first,
     )
     alarms = [each.gates.alarm_since or oldest for each in configs if each.gates.alarm is not None]
@@ -190,12 +189,8 @@ def _files(history: History, config: NightlyConfig, first: dt.date) -> Iterator[
         if match and match[1] < first.isoformat() and path.is_file():
             yield path
     index = folder / "index.html"
-    if config.label and index.exists() and not _dates(history, config, first):
+    if config.label and index.exists() and not history.of(config.label).statuses(first, None):
         yield index
-
-
-def _dates(history: History, config: NightlyConfig, first: dt.date) -> list[dt.date]:
-    return [date for date in history.of(config.label).dates() if date >= first]
 
 
 def _is_ours(path: Path) -> bool:

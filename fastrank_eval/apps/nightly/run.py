@@ -75,6 +75,7 @@ from fastrank_eval.apps.nightly.findings import (
 from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
+    IS_EARLY,
     NO_LABELS,
     NO_LABELS_NOTE,
     Finding,
@@ -722,11 +723,6 @@ def _judge(night: Night, run: RowsRead, config: NightlyConfig, history: History)
 
 #: The time after labels are complete in which a night that cannot be judged again is tried again.
 _TRIES = dt.timedelta(days=7)
-#: Selects nights that are early; see `Night.is_early`.
-_IS_EARLY = (
-    "json_extract(document, '$.provisional') "
-    f"OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
-)
 _NOT_AGAIN = "not judged again with complete labels: "
 
 
@@ -755,7 +751,7 @@ def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[s
         history.claim(config.report, config.labels or [config.options["label"]])
         for each in config.for_labels():
             after = each.labels_complete_after
-            for night in history.of(each.label).heads(condition=_IS_EARLY):
+            for night in history.of(each.label).heads(condition=IS_EARLY):
                 waits = night.provisional or after is not None
                 if waits and _is_due(night, after, now):
                     due[night.date] = (*due.get(night.date, ()), each.label)
