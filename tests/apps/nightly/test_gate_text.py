@@ -20,6 +20,8 @@ from fastrank_eval.apps.nightly.night import NOT_JUDGED, SO_FAR, GateOutcome, Ni
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
+from fastrank_eval.engine.records import LEFT_OUT
+from fastrank_eval.io.columns import UNJUDGED
 from tests.support.sample_nights import month
 from tests.support.transcripts import answers
 
@@ -88,6 +90,22 @@ def test_provisional_night_without_rows__says_so_once() -> None:
     outcome = gate_so_far(judged[0], night, gates)
     assert outcome == replace(judged[0], passed=True)
     assert markdown([document(replace(night, gates=(outcome,)))]).count("no rows") == 1
+
+
+def test_provisional_night_without_a_label__does_not_judge_its_gates() -> None:
+    night = replace(month()[-1], provisional=True)
+    left_out = {LEFT_OUT: {UNJUDGED: {"rows": 5}}}
+    night = replace(
+        night, quality=replace(night.quality, rows=0),
+        conventions={**night.conventions, **left_out},
+    )  # fmt: skip
+    gates = settings("gates", fail_if=("GAUC < 0.9", "rows < 1"))
+    judged = [gate_so_far(each, night, gates) for each, _ in gate_outcomes(night, gates, {})]
+    assert [(one.outcome, one.passed, one.reason) for one in judged] == [
+        ("not judged", True, "no row has a label"), ("failed", False, "there are no rows"),
+    ]  # fmt: skip
+    shown = document(replace(night, gates=tuple(judged)))["texts"]
+    assert shown["sentences"][0] == "5 rows, none has a label, so its gates cannot be judged."
 
 
 def test_outcome__is_a_word_of_its_own_and_the_reason_only_says_why() -> None:
