@@ -128,7 +128,7 @@ def psi_by_values(reference: np.ndarray, other: np.ndarray) -> float:
 
 @given(
     arrays(np.float64, st.integers(1, 60), elements=VALUES["few"]),
-    arrays(np.float64, st.integers(40, 300), elements=VALUES["unit"], unique=True),
+    arrays(np.float64, st.integers(40, 120), elements=VALUES["unit"], unique=True),
     st.integers(0, 60),
 )
 def test_psi__of_few_values_against_many__has_bins_between_them(reference, other, same):
