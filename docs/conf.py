@@ -30,7 +30,7 @@ nitpicky = True
 #: Types of other libraries and of private files: their documentation is not here.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!fastrank_eval\.).*"),
-    ("py:.*", r"fastrank_eval\.(?!integrations|spark|testing|trec)[a-z_]+\..*"),
+    ("py:.*", r"fastrank_eval\.(?!integrations|pytrec_eval|spark|testing|trec)[a-z_]+\..*"),
     ("py:.*", r"fastrank_eval\.integrations\.[a-z_]+\..*"),
 ]
 

@@ -59,7 +59,7 @@ _FILES = {
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 #: Names of other tools for measures, as `measure` reads them.
 _ALIASES = ("HR", "MAP", "MRR", "NDCG", "Precision", "Recall")
-_MODULES = ("integrations", "spark", "testing", "trec")
+_MODULES = ("integrations", "pytrec_eval", "spark", "testing", "trec")
 
 
 def __getattr__(name: str) -> Any:

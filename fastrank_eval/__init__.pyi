@@ -1,6 +1,7 @@
 # Written by `python -m tests.public_names`.
 
 from fastrank_eval import integrations as integrations
+from fastrank_eval import pytrec_eval as pytrec_eval
 from fastrank_eval import spark as spark
 from fastrank_eval import testing as testing
 from fastrank_eval import trec as trec
@@ -413,6 +414,7 @@ __all__ = [
     "pFound",
     "parse_measures",
     "partial",
+    "pytrec_eval",
     "register",
     "rela_impr",
     "spark",

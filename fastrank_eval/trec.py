@@ -11,10 +11,11 @@ from fastrank_eval.integrations.trec.evaluate import TrecReport, evaluate, trec_
 from fastrank_eval.integrations.trec.join import Joined, join
 from fastrank_eval.integrations.trec.measures import read_diversity_qrels
 from fastrank_eval.integrations.trec.mteb import confidences, nauc, p_mrr
-from fastrank_eval.integrations.trec.tables import read_qrels, read_run
+from fastrank_eval.integrations.trec.tables import Judgments, read_qrels, read_run
 
 __all__ = [
     "Joined",
+    "Judgments",
     "TrecReport",
     "confidences",
     "evaluate",

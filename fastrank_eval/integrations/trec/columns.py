@@ -22,14 +22,13 @@ from fastrank_eval._lib.arrow import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.integrations.trec.lines import QRELS, FileColumns, not_allowed
-from fastrank_eval.integrations.trec.pairs import PairTable
+from fastrank_eval.integrations.trec.pairs import ROWS, PairTable
 from fastrank_eval.io.lists import unnested
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, first_line, require_columns
 
 _BATCH_ROWS = 1 << 20
-#: Describes two rows of a source that is no text.
-ROWS = "row {:,} and row {:,}".format
+#: Describes two documents of lists.
 ELEMENTS = "element {:,} and element {:,} of the lists".format
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())

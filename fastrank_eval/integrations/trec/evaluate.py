@@ -22,7 +22,7 @@ from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS, check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS
-from fastrank_eval.engine.run import run
+from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.integrations.trec.join import (
     Joined,
     RankedQueries,
@@ -32,6 +32,7 @@ from fastrank_eval.integrations.trec.join import (
     read_both,
     reading_notes,
 )
+from fastrank_eval.integrations.trec.lines import RUN
 from fastrank_eval.integrations.trec.measures import (
     Line,
     at_level,
@@ -41,6 +42,7 @@ from fastrank_eval.integrations.trec.measures import (
 )
 from fastrank_eval.integrations.trec.nested import is_ranked
 from fastrank_eval.integrations.trec.pairs import Common, Cuts
+from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import requested_measures, text_with_options
@@ -225,7 +227,7 @@ def trec_report(
     """
     checked("version", version, one_of(*VERSIONS))
     cuts = Cuts(drop_self, skip_first, most, judged_only)
-    _check_level(level)
+    check_level(level)
     lines = report_lines(measures, version, level)
     for line in lines:
         if any(one.needs_subtopics for one in line.measures):
@@ -247,9 +249,7 @@ def trec_report(
             f"{lacking:,} of {known:,}; pass complete=True to count "
             "them as 0, or version=9 to leave them out."
         )
-    tags = retrieved.rows["run"] if "run" in retrieved.rows.column_names else []
-    # trec_eval prints the tag of the last line.
-    tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
+    tag = retrieved.tag
     notes = [*reading_notes(judgements, [retrieved])]
     if lacking:
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
@@ -264,12 +264,57 @@ def trec_report(
     return replace(report, notes=(*notes, *report.notes))
 
 
-def _check_level(level: float) -> None:
+def check_level(level: float) -> None:
     """Check the argument of ``-l``."""
     checked("level", level, number(above=0))
 
 
-def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
+def values_by_query(
+    lines: tuple[Line, ...], judgments: Judgments, run: object, *, judged_only: bool
+) -> dict[str, dict[str, float]]:
+    """Compute the lines of trec_eval 9 for each judged query that a run has.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        By query, in the order of the run, and by name of the line. As in pytrec_eval, the value of
+        a geometric mean is a logarithm, that of ``num_q`` is 1, and those of texts are 0.
+    """
+    retrieved = read_pairs(run, RUN)
+    both = Common([retrieved], judgments.pairs, complete=False)
+    if not both.wanted.any():
+        return {}
+    both.cut(0, Cuts(judged_only=judged_only), as_float32=True)
+    anywhere = ANYWHERE in _by_label(_measures_of(lines))
+    ranked = rank_documents(both, as_float32=True, depth=0, anywhere=anywhere)
+    lines, evaluations = _evaluate_ranked(lines, ranked, 9)
+    measured: dict[str, np.ndarray] = {}
+    computed: dict[str, str] = {}
+    for evaluation in evaluations.values():
+        groups = GroupTable.concat(evaluation.groups)
+        measured |= dict(zip(map(str, groups.measures), groups.values[0], strict=True))
+        computed |= evaluation.plan.requested
+    columns = []
+    for line in lines:
+        texts = [computed.get(text_with_options(one), str(one)) for one in line.measures]
+        values = [one.to_summand(measured[t]) for one, t in zip(line.measures, texts, strict=True)]
+        if not values:
+            values = [np.full(len(ranked.queries), float(line.fact == "num_q"))]
+        columns.append(np.mean(values, axis=0).tolist() if values[1:] else values[0].tolist())
+    names = [line.name for line in lines]
+    rows = zip(ranked.queries, zip(*columns, strict=True), strict=True)
+    found = {query: dict(zip(names, values, strict=True)) for query, values in rows}
+    if not retrieved.empty:
+        return found
+    # Queries without a document come last in `both`.
+    asked = map(str, cast("Iterable[object]", run))
+    return {query: found[query] for query in asked if query in found}
+
+
+def _evaluate_ranked(
+    lines: tuple[Line, ...], ranked: RankedQueries, version: int
+) -> tuple[tuple[Line, ...], dict[str, Evaluation]]:
+    """Evaluate lines by column of labels; give gains to all grades."""
     if any(line.has_gains for line in lines):
         grades = ranked.table["grade"].unique().drop_null().to_pylist()
         lines = tuple(line.for_grades(grades) for line in lines)
@@ -289,6 +334,11 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         )
         for label, measures in _by_label(_measures_of(lines)).items()
     }
+    return lines, evaluations
+
+
+def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
+    lines, evaluations = _evaluate_ranked(lines, ranked, version)
     results = {label: result_of(evaluation) for label, evaluation in evaluations.items()}
     names = ranked.queries
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
@@ -517,7 +567,7 @@ def evaluate(
     if drop_self is None:
         drop_self = tool is not None and tool.drop_self
     cuts = Cuts(drop_self, skip_first, most, judged_only)
-    _check_level(level)
+    check_level(level)
     score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
     as_float32 = score_type == "float32"

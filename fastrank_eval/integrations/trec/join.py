@@ -203,7 +203,7 @@ def read_both(
         _refuse_swapped(are_runs and not is_one_run(qrels))
     judged = read_pairs(qrels, QRELS, duplicates, of_qrels, remedy=remedies[0])
     read = [read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1]) for run in runs]
-    dicts = all(one.lengths is not None for one in [judged, *read])
+    dicts = all(one.dicts is not None for one in [judged, *read])
     _refuse_swapped(dicts and has_scores(judged) and all(map(has_grades, read)))
     return judged, read
 

@@ -169,7 +169,7 @@ def _persistence(template: str) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-_TREC_MEASURES: Mapping[str, _TrecMeasure] = {
+TREC_MEASURES: Mapping[str, _TrecMeasure] = {
     "runid": _TrecMeasure(""),
     "num_q": _TrecMeasure(""),
     "num_ret": _TrecMeasure("NumRet"),
@@ -217,10 +217,10 @@ _SET_NAMES = (
     *("runid", "num_q", "num_ret", "num_rel", "num_rel_ret", "utility", "set_P", "set_recall"),
     *("set_relative_P", "set_map", "set_F"),
 )
-_NICKNAMES: Mapping[str, Sequence[str]] = {
+NICKNAMES: Mapping[str, Sequence[str]] = {
     "official": _OFFICIAL_NAMES,
     "set": _SET_NAMES,
-    "all_trec": tuple(_TREC_MEASURES),
+    "all_trec": tuple(TREC_MEASURES),
 }
 
 
@@ -269,7 +269,7 @@ def report_lines(
             by_kind.setdefault(kind, []).append((parameters, str(request)))
     lines = {
         line.name: line
-        for name, trec_measure in _TREC_MEASURES.items()
+        for name, trec_measure in TREC_MEASURES.items()
         if name in chosen
         for line in _lines_of_kinds(name, trec_measure, chosen[name], level)
     }
@@ -278,6 +278,13 @@ def report_lines(
             "measures: must name at least one, got none; leave it out for official."
         )
     return (*lines.values(), *(line for line in others.values() if line.name not in lines))
+
+
+def without_defaults(requests: Iterable[str], version: int) -> list[str]:
+    """Drop names without parameters where another request has parameters."""
+    found = {request: _find_trec(request, version) or [] for request in requests}
+    given = {name for names in found.values() for name, kind, _ in names if kind != "name"}
+    return [request for request in found if request not in given]
 
 
 def single_measures(
@@ -299,7 +306,7 @@ def single_measures(
     for line in sorted(report_lines(split, version), key=lambda line: order[line.request]):
         if len(line.measures) == 1:
             measures.append(line.measures[0].with_display_name(line.name))
-        elif line.request not in _NICKNAMES:
+        elif line.request not in NICKNAMES:
             raise ArgumentError(
                 f"measures: must be measures, got {line.request!r}; take trec_report for this line "
                 "of trec_eval."
@@ -359,15 +366,15 @@ def _find_trec(request: str, version: int) -> list[tuple[str, str, tuple[str, ..
     ArgumentError
         If parameters are wrong.
     """
-    known = {name: one for name, one in _TREC_MEASURES.items() if one.since <= version}
-    if request in _NICKNAMES:
-        names = [name for name in _NICKNAMES[request] if name in known]
+    known = {name: one for name, one in TREC_MEASURES.items() if one.since <= version}
+    if request in NICKNAMES:
+        names = [name for name in NICKNAMES[request] if name in known]
         return [(name, "name", known[name].defaults) for name in names]
     name, point, text = request.partition(".")
-    if name in _TREC_MEASURES and name not in known:
+    if name in TREC_MEASURES and name not in known:
         raise ArgumentError(
             f"measures: must be in trec_eval {version}, got {request!r}; take version="
-            f"{_TREC_MEASURES[name].since}, or a measure of this package."
+            f"{TREC_MEASURES[name].since}, or a measure of this package."
         )
     if name in known and point:
         return [(name, "point", _parameters(request, known[name], text))]
@@ -389,10 +396,10 @@ def _line_of_measure(request: str | Measure, version: int, level: float) -> Line
     if text in _COUNTS_OF_RUN:
         return Line(text, fact=_COUNTS_OF_RUN[text], request=text)
     if isinstance(request, str) and not names_measure(request):
-        known = {name: one for name, one in _TREC_MEASURES.items() if one.since <= version}
+        known = {name: one for name, one in TREC_MEASURES.items() if one.since <= version}
         number = re.sub(r".*\D", "", request)
         cut = [f"{name}_{number}" for name, one in known.items() if number and "@{}" in one.text]
-        hint = commas_hint(request) or similar_names(request, (*known, *_NICKNAMES, *cut))
+        hint = commas_hint(request) or similar_names(request, (*known, *NICKNAMES, *cut))
         raise ArgumentError(
             f"measures: must name a measure of trec_eval {version} or of this package, got "
             f"{request!r}.{hint} 'fastrank-eval measures' lists those of this package."

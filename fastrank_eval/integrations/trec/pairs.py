@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
+from itertools import chain, count, pairwise, repeat
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
+    bytes_column,
     column_with_nulls,
     decode_array,
     frozen,
@@ -32,6 +34,8 @@ from fastrank_eval.results.report import list_text
 _MANY = 1 << 14
 #: Rows that are numbered at a time, so that their words take little memory.
 _RANGE = 1 << 17
+#: Describes two rows of a source that is no text.
+ROWS = "row {:,} and row {:,}".format
 DUPLICATES = ("error", "first", "last", "max")
 
 
@@ -53,20 +57,62 @@ def run_ends(texts: pa.Array, firsts: np.ndarray, rows: int) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [None], children=[ends, texts])
 
 
+def id_column(ids: Sequence[str], what: str) -> pa.Array:
+    """Make a column of ids, large string.
+
+    Raises
+    ------
+    SourceError
+        If an id is no valid text.
+    """
+    try:
+        return bytes_column(ids, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise SourceError(f"The {what} {error.object!r} is not valid text: {error}.") from error
+
+
+@dataclass(frozen=True)
+class PairDicts:
+    """The rows of ``{query: {doc: number}}``, in its order.
+
+    Parameters
+    ----------
+    by_query : dict of str to mapping
+        The documents of each query that has some; ids are texts.
+    lengths : ndarray of int64, shape (queries,)
+        Their number.
+    numbers : ndarray of int64 or float64, shape (rows,)
+    """
+
+    by_query: Mapping[str, Mapping[str, object]]
+    lengths: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def docs(self) -> list[str]:
+        """The document of each row."""
+        return [*chain.from_iterable(self.by_query.values())]
+
+    def table(self, number: str) -> pa.Table:
+        """Make the columns of a `PairTable`."""
+        firsts = np.cumsum(self.lengths) - self.lengths
+        queries = run_ends(id_column([*self.by_query], "query"), firsts, len(self.numbers))
+        columns = [queries, id_column(self.docs, "document"), arrow_column(self.numbers)]
+        return pa.Table.from_arrays(columns, names=["query", "doc", number])
+
+
 class PairTable:
     """The rows of a run or of judgements, as they were read.
 
     Parameters
     ----------
-    rows : pyarrow.Table
+    rows : pyarrow.Table or PairDicts
         Columns ``query``, large string, maybe run-end encoded, ``doc``, large string, and `number`;
-        maybe others; no nulls.
+        maybe others; no nulls. The rows of dicts become columns where these are needed.
     number : str
         The column of scores or grades.
     describe : callable
         Describes the positions of two rows, for messages.
-    lengths : ndarray of int64, shape (queries,), optional
-        For dicts of dicts the number of documents of each query that has some.
     empty : sequence of str
         Queries that are there without a document.
     comments : int
@@ -85,17 +131,35 @@ class PairTable:
 
     def __init__(
         self,
-        rows: pa.Table,
+        rows: pa.Table | PairDicts,
         number: str,
-        describe: Callable[[int, int], str],
-        lengths: np.ndarray | None = None,
+        describe: Callable[[int, int], str] = ROWS,
         empty: Sequence[str] = (),
         comments: int = 0,
     ) -> None:
-        self.rows, self.number, self.describe = rows, number, describe
-        self.lengths, self.empty, self.comments = lengths, empty, comments
+        self._source = rows
+        self.number, self.describe = number, describe
+        self.empty, self.comments = empty, comments
         self.duplicates, self.remedy = "error", ""
         self.notes: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """All rows, in order, as columns."""
+        source = self._source
+        return source.table(self.number) if isinstance(source, PairDicts) else source
+
+    @property
+    def dicts(self) -> PairDicts | None:
+        """All rows as dicts, if they were read from such."""
+        return self._source if isinstance(self._source, PairDicts) else None
+
+    @property
+    def tag(self) -> str:
+        """The name of a run: that of its last line, as for trec_eval."""
+        if self.dicts is not None or "run" not in self.rows.column_names or not self.rows.num_rows:
+            return "run"
+        return str(self.rows["run"][-1].as_py())
 
     @property
     def table(self) -> pa.Table:
@@ -111,7 +175,7 @@ class PairTable:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The scores or grades, float64 or int64, shape (rows,)."""
-        return as_array(_one_chunk(self.rows[self.number]))
+        return self.dicts.numbers if self.dicts else as_array(_one_chunk(self.rows[self.number]))
 
     def select(self, pair: np.ndarray, count: int) -> np.ndarray:
         """Select one row of each pair.
@@ -166,6 +230,7 @@ class Pairs:
 
     Attributes
     ----------
+    names : list of str
     queries : pyarrow.LargeStringArray, shape (queries,)
     starts : ndarray of int64, shape (queries + 1,)
         The first pair of each query, then the number of pairs.
@@ -182,9 +247,77 @@ class Pairs:
 
     def __init__(self, tables: Sequence[PairTable]) -> None:
         self.tables = tables
+        dicts = [table.dicts for table in tables if table.dicts is not None]
+        if len(dicts) == len(tables):
+            self._number_dicts(dicts)
+        else:
+            self._number_columns()
+        self.query = np.repeat(np.arange(len(self.names), dtype=np.int32), np.diff(self.starts))
+
+    def _number_dicts(self, dicts: Sequence[PairDicts]) -> None:
+        """Number pairs by the hashes of texts, which Python keeps.
+
+        The documents of the first table that has a query come first. Those of the others have codes
+        by first appearance, and the first table looks its own up: runs are longer than judgements.
+        """
+        tables = [one.by_query for one in dicts]
+        self.names = [*dict.fromkeys(chain.from_iterable(tables))]
+        owner, lengths, sizes = np.empty((3, len(self.names)), np.int64)
+        codes = [array("q") for _ in tables]
+
+        def look_up() -> Iterator[Iterator[int]]:
+            code = 0
+            for q, query in enumerate(self.names):
+                first: Mapping[str, object] | None = None
+                index: dict[str, int] = {}
+                for i, by_query in enumerate(tables):
+                    docs = by_query.get(query)
+                    if docs is None:
+                        continue
+                    if first is None:
+                        first, owner[q], lengths[q] = docs, i, len(docs)
+                    elif not index:
+                        index = dict(zip(docs, count(code), strict=False))
+                        codes[i].extend(index.values())
+                    else:
+                        codes[i].extend([index.setdefault(d, code + len(index)) for d in docs])
+                sizes[q] = len(index)
+                code += len(index)
+                yield map(index.get, first or (), repeat(-1))
+
+        code_of_first = np.fromiter(chain.from_iterable(look_up()), np.int64)
+        known = np.flatnonzero(code_of_first >= 0)
+        is_new = np.ones(int(sizes.sum()), np.bool_)
+        is_new[code_of_first[known]] = False
+        new = np.diff(np.append(0, np.cumsum(is_new))[np.append(0, np.cumsum(sizes))])
+        self.starts = frozen(np.append(0, np.cumsum(lengths + new)))
+        pair_of_first = _count_from(self.starts[:-1], lengths)
+        pair_of_code = np.empty(len(is_new), np.int64)
+        pair_of_code[code_of_first[known]] = pair_of_first[known]
+        pair_of_code[is_new] = _count_from(self.starts[:-1] + lengths, new)
+
+        pairs_in_all, before = int(self.starts[-1]), sum(len(one.numbers) for one in dicts)
+        kind: Any = np.int32 if pairs_in_all < 1 << 31 else np.int64
+        self.rows = [np.full(pairs_in_all, -1, kind) for _ in tables]
+        self._first_rows = np.empty(pairs_in_all, np.int64)
+        number = {query: q for q, query in enumerate(self.names)}
+        for i, one in reversed([*enumerate(dicts)]):
+            before -= len(one.numbers)
+            queries = np.array([number[query] for query in one.by_query], np.int64)
+            order = np.argsort(queries)
+            of_query = one.lengths[order]
+            rows = _count_from((np.cumsum(one.lengths) - one.lengths)[order], of_query)
+            is_first = np.repeat(owner[queries[order]] == i, of_query)
+            pairs = np.empty(len(rows), np.int64)
+            pairs[is_first] = pair_of_first[np.repeat(owner == i, lengths)]
+            pairs[~is_first] = pair_of_code[np.frombuffer(codes[i], np.int64)]
+            self.rows[i][pairs] = rows
+            self._first_rows[pairs] = before + rows
+
+    def _number_columns(self) -> None:
+        """Number pairs by a hash table for the documents of each query."""
+        tables = self.tables
         query, self.queries = _encode_queries([table.rows["query"] for table in tables])
-        docs = [chunk for table in tables for chunk in table.rows["doc"].chunks]
-        self._docs = pa.chunked_array(docs, pa.large_string())
         order = np.argsort(query, kind="stable")
         bounds = np.searchsorted(query, np.arange(len(self.queries) + 1), sorter=order)
         kind: Any = np.int32 if len(order) < 1 << 31 else np.int64
@@ -208,16 +341,36 @@ class Pairs:
         self.starts = frozen(np.cumsum(np.concatenate(counts)))
         self._first_rows = np.concatenate([order[:0], *(first for _, first in numbered)])
         pair = pair + self.starts.astype(kind)[query]
-        self.query = np.repeat(np.arange(len(self.queries), dtype=np.int32), np.diff(self.starts))
         lengths = np.cumsum([table.rows.num_rows for table in tables])
         self.rows = [
-            table.select(part, len(self.query))
+            table.select(part, int(self.starts[-1]))
             for table, part in zip(tables, np.split(pair, lengths[:-1]), strict=True)
         ]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The queries as texts."""
+        return cast("list[str]", self.queries.to_pylist())
+
+    @cached_property
+    def queries(self) -> pa.Array:
+        """The queries as a column, large string."""
+        return id_column(self.names, "query")
+
+    @cached_property
+    def _docs(self) -> pa.ChunkedArray | list[str]:
+        """The document of each row, tables one after another."""
+        if all(table.dicts for table in self.tables):
+            return [*chain.from_iterable(t.dicts.docs for t in self.tables if t.dicts)]
+        docs = [chunk for table in self.tables for chunk in table.rows["doc"].chunks]
+        return pa.chunked_array(docs, pa.large_string())
+
     def docs(self, pairs: np.ndarray) -> pa.Array:
         """Get the documents of some pairs, large string."""
-        return take_texts(self._docs, self._first_rows[pairs])
+        rows, docs = self._first_rows[pairs], self._docs
+        if isinstance(docs, list):
+            return id_column([docs[row] for row in rows.tolist()], "document")
+        return take_texts(docs, rows)
 
     def values(self, table: int) -> tuple[np.ndarray, np.ndarray]:
         """Get the number of each pair in a table, and which have none."""
@@ -231,8 +384,10 @@ class Pairs:
 
     def named(self, names: Collection[str]) -> np.ndarray:
         """Return which queries are among these names."""
+        if not names:
+            return np.zeros(len(self.starts) - 1, np.bool_)
         known = {*names}
-        return np.array([name in known for name in self.queries.to_pylist()], np.bool_)
+        return np.array([name in known for name in self.names], np.bool_)
 
     def ranked(self, table: int, as_float32: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rank pairs of a run by query: descending score, then descending id.
@@ -377,6 +532,12 @@ def decoded(table: pa.Table, kind: pa.DataType | None = None) -> pa.Table:
             column = column.cast(kind)
         table = table.set_column(i, field.name, column)
     return table
+
+
+def _count_from(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Count up from each number, as often as its length says."""
+    ends = np.cumsum(lengths)
+    return np.repeat(firsts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def _encode_queries(columns: Sequence[pa.ChunkedArray]) -> tuple[np.ndarray, pa.Array]:

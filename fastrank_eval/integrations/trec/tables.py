@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +20,12 @@ from fastrank_eval._lib.arguments import checked, one_of, typed
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
-    bytes_column,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.columns import (
     BY_RANK,
     ELEMENTS,
-    ROWS,
     columns_of,
     known_names,
     read_columns,
@@ -56,7 +55,14 @@ from fastrank_eval.integrations.trec.nested import (
     read_header,
     read_json,
 )
-from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, decoded, run_ends
+from fastrank_eval.integrations.trec.pairs import (
+    DUPLICATES,
+    PairDicts,
+    PairTable,
+    decoded,
+    id_column,
+    run_ends,
+)
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.source import (
     closing_readers,
@@ -76,7 +82,7 @@ def is_nested(source: object) -> bool:
     """Return whether this is a mapping of mappings, the form of pytrec_eval."""
     if not isinstance(source, Mapping):
         return False
-    return all(isinstance(docs, Mapping) for docs in source.values())
+    return all(issubclass(kind, Mapping) for kind in {*map(type, source.values())})
 
 
 def is_one_run(run: Mapping[Any, Any]) -> bool:
@@ -96,39 +102,47 @@ def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileCol
         If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
         infinite grade.
     """
-    of_queries = [docs for docs in source.values() if len(docs)]
-    queries = _id_column([query for query, docs in source.items() if len(docs)], "query")
-    empty = _id_column([query for query, docs in source.items() if not len(docs)], "query")
-    docs = _id_column([*chain.from_iterable(of_queries)], "document")
-    values = [*chain.from_iterable(docs.values() for docs in of_queries)]
-    lengths = np.fromiter(map(len, of_queries), np.int64, len(of_queries))
-    ends = np.cumsum(lengths)
+    texts, contents = _text_ids(source, "query"), [*source.values()]
+    if not {*map(type, chain.from_iterable(contents))} <= {str}:
+        ids = [
+            _text_ids(docs, f"query {query!r}, document")
+            for query, docs in zip(texts, contents, strict=True)
+        ]
+        contents = [
+            dict(zip(docs, content.values(), strict=True))
+            for docs, content in zip(ids, contents, strict=True)
+        ]
+    by_query = {query: docs for query, docs in zip(texts, contents, strict=True) if docs}
+    values = [*chain.from_iterable(docs.values() for docs in by_query.values())]
     numbers = _numbers_of_mapping(values, file_columns)
     if numbers is None:
-        row = next(
-            i for i, one in enumerate(values) if _numbers_of_mapping([one], file_columns) is None
+        rows = ((q, d, n) for q, docs in by_query.items() for d, n in docs.items())
+        query, doc, number = next(
+            row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
         )
-        query = queries[int(np.searchsorted(ends, row, side="right"))]
         raise SourceError(
-            f"Query {query.as_py()!r}, document {docs[row].as_py()!r}: the {file_columns.number} "
-            f"{values[row]!r} is no {'finite ' * (file_columns.number == 'grade')}number."
+            f"Query {query!r}, document {doc!r}: the {file_columns.number} {number!r} is no "
+            f"{'finite ' * (file_columns.number == 'grade')}number."
         )
-    columns = [run_ends(queries, ends - lengths, len(values)), docs, arrow_column(numbers)]
-    table = pa.Table.from_arrays(columns, names=["query", "doc", file_columns.number])
-    return PairTable(table, file_columns.number, ROWS, lengths=lengths, empty=empty.to_pylist())
+    lengths = np.fromiter(map(len, by_query.values()), np.int64, len(by_query))
+    empty = [query for query, docs in zip(texts, contents, strict=True) if not docs]
+    return PairTable(PairDicts(by_query, lengths, numbers), file_columns.number, empty=empty)
 
 
-def _id_column(keys: Sequence[object], what: str) -> pa.Array:
-    """Make a column of ids: text, or integers, which become their digits."""
-    if not {*map(type, keys)} <= {str}:
-        keys = [_id_text(key, what) for key in keys]
-    try:
-        return bytes_column(cast("Sequence[str]", keys), pa.large_string())
-    except UnicodeEncodeError as error:
-        raise SourceError(f"The {what} {error.object!r} is not valid text: {error}.") from error
+def _text_ids(ids: Collection[object], what: str) -> list[str]:
+    """Convert ids to texts: integers become their digits."""
+    texts = [*map(_id_text, ids, repeat(what))]
+    if len({*texts}) < len(texts):
+        twice = next(text for i, text in enumerate(texts) if text in texts[:i])
+        raise SourceError(
+            f"The {what} {twice!r} is there as text and as an integer: leave one of them out."
+        )
+    return texts
 
 
 def _id_text(key: object, what: str) -> str:
+    if type(key) is str:
+        return key
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
@@ -138,14 +152,16 @@ def _id_text(key: object, what: str) -> str:
 
 def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
     """Convert the numbers of a mapping, or None if one is not a number."""
-    kinds = {*map(type, values)}
-    if not all(issubclass(kind, int | float | np.number | np.bool_) for kind in kinds):
+    try:
+        found = np.array(values)
+    except (TypeError, ValueError):
+        return None
+    if found.ndim != 1 or found.dtype.kind not in ("biuf" if values else "f"):
         return None
     grades = file_columns.number == "grade"
-    is_integer = grades and not any(issubclass(kind, float | np.floating) for kind in kinds)
-    try:
-        numbers = np.array(values, np.int64 if is_integer else np.float64)
-    except (OverflowError, TypeError):
+    is_integer = grades and (found.dtype.kind != "f" or not values)
+    numbers = found.astype(np.int64 if is_integer else np.float64, copy=False)
+    if found.dtype.kind == "u" and is_integer and (numbers < 0).any():
         return None
     return None if not_allowed(numbers, file_columns.number).any() else numbers
 
@@ -166,14 +182,14 @@ def sign_of_swapping(judgements: PairTable, runs: Sequence[PairTable]) -> str:
     All scores are small and whole, and the grades are fractions or, in long lists, never tie where
     scores do. Such dicts may be right, so they are not refused.
     """
-    lengths, found = judgements.lengths, [run.numbers for run in runs if len(run.numbers)]
-    if lengths is None or any(run.lengths is None for run in runs):
+    dicts, found = judgements.dicts, [run.numbers for run in runs if len(run.numbers)]
+    if dicts is None or any(run.dicts is None for run in runs):
         return ""
     if not found or not all(_are_whole(numbers, _LARGEST_GRADE) for numbers in found):
         return ""
     if not _are_whole(judgements.numbers):
         return "the grades are fractions and the scores small whole numbers"
-    is_ranked = lengths.max(initial=0) >= _LONG and _share_of_ties(judgements) == 0
+    is_ranked = dicts.lengths.max(initial=0) >= _LONG and _share_of_ties(judgements) == 0
     is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in runs)
     if is_ranked and is_graded and len(np.unique(np.concatenate(found))) > 1:
         return "no two grades of a query are equal, and the scores are a few small whole numbers"
@@ -182,7 +198,7 @@ def sign_of_swapping(judgements: PairTable, runs: Sequence[PairTable]) -> str:
 
 def _share_of_ties(pairs: PairTable) -> float:
     """Return the share of documents that tie in queries of several, or NaN."""
-    lengths = np.array(pairs.lengths)
+    lengths = pairs.dicts.lengths if pairs.dicts else np.zeros(0, np.int64)
     query = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((pairs.numbers, query))
     numbers, query = pairs.numbers[order], query[order]
@@ -373,10 +389,80 @@ def read_pairs(
     """
     if isinstance(source, PairTable):
         return source
+    if isinstance(source, Judgments):
+        if file_columns is not QRELS:
+            raise ArgumentError(
+                "run: must be a run, got Judgments, which come first; pass the run second."
+            )
+        return source.pairs
     checked("duplicates", duplicates, one_of(*DUPLICATES))
     pairs = read_rows(source, file_columns, names, form)
     pairs.duplicates, pairs.remedy = duplicates, remedy
     return pairs
+
+
+class Judgments:
+    """Keep relevance judgements for many runs.
+
+    Pass it as `qrels`: the judgements are read, checked and copied once. Changes of the source
+    afterwards change nothing.
+
+    Parameters
+    ----------
+    qrels : object
+        A source of `read_qrels`, or the result of `read_diversity_qrels`.
+    query, doc, grade : str, optional
+        Names of the columns of a source with columns, as in `read_qrels`.
+    duplicates : {"error", "first", "last", "max"}
+        What to do with a document judged twice for a query, as in `read_qrels`.
+
+    Raises
+    ------
+    SourceError, ColumnError, ArgumentError
+        As `read_qrels` does.
+
+    Examples
+    --------
+    >>> from fastrank_eval import trec
+    >>> judgments = trec.Judgments({"q1": {"d3": 1, "d5": 0}})
+    >>> [trec.evaluate(judgments, {"q1": run}, "RR").value("RR") for run in ({"d3": 2.5},
+    ...                                                          {"d5": 2.5, "d3": 1.5})]
+    [1.0, 0.5]
+    """
+
+    @typed
+    def __init__(
+        self,
+        qrels: object,
+        *,
+        query: str | None = None,
+        doc: str | None = None,
+        grade: str | None = None,
+        duplicates: str = "error",
+    ) -> None:
+        names = {"query": query, "doc": doc, "grade": grade}
+        pairs = read_pairs(qrels, QRELS, duplicates, names)
+        if pairs.dicts is not None:
+            copied = {query: dict(docs) for query, docs in pairs.dicts.by_query.items()}
+            pairs = PairTable(replace(pairs.dicts, by_query=copied), pairs.number)
+        elif "subtopics" not in pairs.rows.column_names:
+            pairs = _read_mapping(nested(pairs.table, pairs.number), QRELS)
+        #: For `read_pairs`.
+        self.pairs = pairs
+
+    def __repr__(self) -> str:
+        dicts = self.pairs.dicts
+        queries = len(dicts.by_query) if dicts else self.pairs.rows["query"].unique().length()
+        return f"<Judgments of {len(self.pairs.numbers):,} documents for {queries:,} queries>"
+
+
+def nested(table: pa.Table, number: str) -> defaultdict[str, dict[str, float]]:
+    """Make ``{query: {doc: number}}`` of the columns of pairs."""
+    by_query: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    columns = (table[name].to_pylist() for name in ("query", "doc", number))
+    for query, doc, value in zip(*columns, strict=True):
+        by_query[query][doc] = value
+    return by_query
 
 
 def read_rows(
@@ -465,16 +551,21 @@ def _read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTa
         lists[query] = list(docs)
     lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
     starts = np.cumsum(lengths) - lengths
-    docs = _id_column([*chain.from_iterable(lists.values())], "document")
-    queries = _id_column([query for query, docs in lists.items() if docs], "query")
-    empty = _id_column([query for query, docs in lists.items() if not docs], "query")
+    docs = id_column(
+        [*map(_id_text, chain.from_iterable(lists.values()), repeat("document"))], "document"
+    )
+    texts = _text_ids(lists, "query")
+    queries = id_column(
+        [query for query, size in zip(texts, lengths, strict=True) if size], "query"
+    )
+    empty = [query for query, size in zip(texts, lengths, strict=True) if not size]
     if is_run:
         numbers = np.repeat(starts, lengths) - np.arange(len(docs)) - 1.0
     else:
         numbers = np.ones(len(docs), np.int64)
     columns = [run_ends(queries, starts[lengths > 0], len(docs)), docs, arrow_column(numbers)]
     table = pa.Table.from_arrays(columns, names=["query", "doc", number])
-    pairs = PairTable(table, number, ELEMENTS, empty=empty.to_pylist())
+    pairs = PairTable(table, number, ELEMENTS, empty)
     if is_run:
         pairs.notes = (BY_RANK,)
     return pairs

@@ -1,0 +1,206 @@
+"""Evaluate dicts of dicts under the names of pytrec_eval.
+
+::
+
+    import fastrank_eval.pytrec_eval as pytrec_eval
+
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "map"})
+    values = evaluator.evaluate(run)
+
+Values are those of pytrec_eval-terrier, which has the code of trec_eval 9, in every call. In
+addition ids may be integers, grades may be fractions, and numbers may be those of NumPy. `iprec` of
+a query without results is 0 here, and NaN there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval._lib.arguments import typed
+from fastrank_eval.integrations.trec.evaluate import check_level, values_by_query
+from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns, is_stream
+from fastrank_eval.integrations.trec.measures import (
+    NICKNAMES,
+    TREC_MEASURES,
+    report_lines,
+    without_defaults,
+)
+from fastrank_eval.integrations.trec.tables import Judgments, nested, read_pairs
+
+__all__ = [
+    "RelevanceEvaluator",
+    "compute_aggregated_measure",
+    "parse_qrel",
+    "parse_run",
+    "supported_measures",
+    "supported_nicknames",
+]
+
+_VERSION = 9
+#: Names of measures without parameters.
+supported_measures = {name for name, one in TREC_MEASURES.items() if one.since <= _VERSION}
+#: Names that stand for several measures.
+supported_nicknames = {
+    name: [one for one in names if one in supported_measures] for name, names in NICKNAMES.items()
+}
+
+
+class RelevanceEvaluator:
+    """Evaluate runs against the same judgements.
+
+    Parameters
+    ----------
+    query_relevance : mapping of str to (mapping of str to number)
+        The grade of each judged document by query; finite, may be negative or a fraction. Any other
+        source of `fastrank_eval.trec.read_qrels` too. They are copied.
+    measures : iterable of str
+        Names of trec_eval, with parameters after ``_`` or ``.``: ``"map"``, ``"ndcg_cut_10"``,
+        ``"P.5,10"``, or a nickname; also measures of this package: ``"nDCG@10"``.
+    relevance_level : float
+        Least relevant grade, above 0.
+    judged_docs_only_flag : bool
+        Leave unjudged documents out of the rankings.
+
+    Raises
+    ------
+    ArgumentError
+        If a measure is unknown. It is a ValueError.
+    SourceError
+        If a grade is no finite number, or an id is neither text nor an integer.
+
+    References
+    ----------
+    Van Gysel and de Rijke (2018), Pytrec_eval: An Extremely Fast Python Interface to trec_eval,
+    https://doi.org/10.1145/3209978.3210065
+
+    Examples
+    --------
+    >>> evaluator = RelevanceEvaluator({"q1": {"d3": 1, "d5": 0}}, {"map", "P_5"})
+    >>> evaluator.evaluate({"q1": {"d5": 2.5, "d3": 1.5}})
+    {'q1': {'map': 0.5, 'P_5': 0.2}}
+    """
+
+    @typed
+    def __init__(
+        self,
+        query_relevance: Any,
+        measures: Iterable[str],
+        relevance_level: float = 1,
+        judged_docs_only_flag: bool = False,
+    ) -> None:
+        check_level(relevance_level)
+        asked = [one for name in measures for one in supported_nicknames.get(name, [name])]
+        # As there: a name without parameters adds nothing to the same one with some.
+        asked = without_defaults(asked, _VERSION)
+        self._lines = report_lines(asked, _VERSION, relevance_level)
+        self._judgments = Judgments(query_relevance)
+        self._judged_only = judged_docs_only_flag
+
+    @typed
+    def evaluate(self, scores: Any) -> dict[str, dict[str, float]]:
+        """Compute the measures of a run for each query.
+
+        Parameters
+        ----------
+        scores : mapping of str to (mapping of str to number)
+            The score of each retrieved document by query; not NaN. Any other source of
+            `fastrank_eval.trec.read_run` too. ``{}`` is a query without results: it counts 0.
+
+        Returns
+        -------
+        dict of str to dict of str to float
+            By query and name of the measure. Queries that are not judged, and those that the run
+            does not have, are left out. ``gm_map`` and ``gm_bpref`` are logarithms.
+
+        Raises
+        ------
+        SourceError
+            If a score is no number, or an id is neither text nor an integer.
+        """
+        if isinstance(scores, Mapping) and not scores:
+            return {}
+        return values_by_query(self._lines, self._judgments, scores, judged_only=self._judged_only)
+
+
+@typed
+def compute_aggregated_measure(measure: str, values: Sequence[float]) -> float:
+    """Aggregate the values of a measure over queries.
+
+    Sums for names with ``num_``, exp of the mean for those with ``gm_``, means for the others.
+
+    Parameters
+    ----------
+    measure : str
+    values : sequence of float
+        At least one; of `RelevanceEvaluator.evaluate`.
+
+    Examples
+    --------
+    >>> compute_aggregated_measure("map", [0.5, 1.0])
+    0.75
+    """
+    if measure.startswith("num_"):
+        return float(np.sum(values))
+    mean = float(np.mean(values))
+    return float(np.exp(mean)) if measure.startswith("gm_") else mean
+
+
+def parse_run(f_run: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Read a run of TREC as a dict of dicts.
+
+    Parameters
+    ----------
+    f_run : iterable of str
+        An open file, or lines: ``qid Q0 docno rank score tag``.
+
+    Returns
+    -------
+    dict of str to dict of str to float
+        An empty dict for a query that it does not have.
+
+    Raises
+    ------
+    SourceError
+        If a line has too few fields or a score that is no number, or a query a document twice.
+
+    Examples
+    --------
+    >>> dict(parse_run(["q1 Q0 d7 1 2.5 bm25"]))
+    {'q1': {'d7': 2.5}}
+    """
+    return _parse(f_run, RUN)
+
+
+def parse_qrel(f_qrel: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Read judgements of TREC as a dict of dicts.
+
+    Parameters
+    ----------
+    f_qrel : iterable of str
+        An open file, or lines: ``qid iter docno rel``.
+
+    Returns
+    -------
+    dict of str to dict of str to (int or float)
+        Integers if all grades are. An empty dict for a query that is not judged.
+
+    Raises
+    ------
+    SourceError
+        If a line has not four fields or a grade that is no number, or a query a document twice.
+
+    Examples
+    --------
+    >>> dict(parse_qrel(["q1 0 d3 1"]))
+    {'q1': {'d3': 1}}
+    """
+    return _parse(f_qrel, QRELS)
+
+
+def _parse(lines: Iterable[str], columns: FileColumns) -> dict[str, dict[str, float]]:
+    is_lines = not is_stream(lines)
+    source = "\n".join(line.rstrip("\r\n") for line in lines).encode() if is_lines else lines
+    return nested(read_pairs(source, columns).table, columns.number)
