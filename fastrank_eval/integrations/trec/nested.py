@@ -183,8 +183,10 @@ def plain(source: Any, known: Collection[str]) -> Any:
     if isinstance(source, Mapping):
         if _MTEB_MODEL in source:
             return _predictions_of_mteb(source)
-        is_scalar = is_row(source, known) and not any(map(is_sized, source.values()))
-        return _columns([source], known) if is_scalar else source
+        # One row may have a list of results; a dict of columns has columns alone.
+        values = [value for name, value in source.items() if name in known]
+        is_one_row = len(values) > 1 and not all(map(is_sized, values))
+        return _columns([source], known) if is_one_row else source
     if isinstance(source, Iterator) and not hasattr(source, "schema"):
         first = next(source, None)
         source = chain([first], source) if first is not None else source

@@ -244,6 +244,12 @@ def test_lists__in_columns_of_other_names__are_read_by_name() -> None:
     assert both["grade"].to_pylist() == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("rows", [rows_of(RUN, "qid", "docno", "score"), results_of(RUN)])
+def test_json__of_a_single_line__is_a_row(rows: list[dict[str, Any]]) -> None:
+    assert trec.read_run(json_lines(rows[:1])) == trec.read_run(rows[:1])
+    assert trec.read_run(rows[0]) == trec.read_run(rows[:1])
+
+
 def test_iterators__of_tuples_and_rows__are_read_once() -> None:
     def tuples() -> Iterator[Qrel]:
         yield from (Qrel(*pair) for pair in pairs(QRELS))
