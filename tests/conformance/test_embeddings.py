@@ -7,17 +7,20 @@ needs none of the requirements of the wheel.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval import pytrec_eval as stand_in
 from tests.conformance.parity import Ledger
 from tests.conformance.runs import Qrels, Run, random_run, real_run
 
@@ -275,12 +278,12 @@ def test_real_run(ledger, shared_data, profile):
 
 
 @pytest.fixture
-def mteb_types(monkeypatch) -> None:
-    """Types for annotations, which the file of MTEB imports."""
+def mteb(monkeypatch) -> types.ModuleType:
+    """The file of MTEB; the types of its results, which it imports, are a dict."""
     names = types.ModuleType("mteb.types")
     names.RetrievalEvaluationResult = dict
-    monkeypatch.setitem(sys.modules, "mteb", types.ModuleType("mteb"))
     monkeypatch.setitem(sys.modules, "mteb.types", names)
+    return own_file("mteb", "_evaluators/retrieval_metrics.py")
 
 
 def own_file(package: str, path: str) -> types.ModuleType:
@@ -313,9 +316,7 @@ def test_beir__its_own_file(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_mteb__its_own_file(name, mteb_types):
-    del sys.modules["mteb"]
-    mteb = own_file("mteb", "_evaluators/retrieval_metrics.py")
+def test_mteb__its_own_file(name, mteb):
     run, qrels = with_absent_queries(*RUNS[name])
     own = own_measures(run, qrels, by_id=True, undefined=math.nan)
     for measure, call in (("MRR", mteb.mrr), ("R_cap", mteb.recall_cap), ("Hole", mteb.hole)):
@@ -326,9 +327,7 @@ def test_mteb__its_own_file(name, mteb_types):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_mteb__its_own_nauc_and_p_mrr(name, mteb_types):
-    del sys.modules["mteb"]
-    mteb = own_file("mteb", "_evaluators/retrieval_metrics.py")
+def test_mteb__its_own_nauc_and_p_mrr(name, mteb):
     run, qrels = with_absent_queries(*RUNS[name])
     # Equal confidences keep the order of the queries: here one without documents comes last.
     run = dict(sorted(run.items(), key=lambda item: not item[1]))
@@ -350,3 +349,90 @@ def test_mteb__its_own_nauc_and_p_mrr(name, mteb_types):
     found = fe.trec.p_mrr(first, second, moved)
     wanted = mteb.calculate_pmrr(first, second, moved)
     assert np.mean(list(found.values())) == pytest.approx(wanted, abs=1e-12)
+
+
+# ---- with our module in place of pytrec_eval -----------------------------------------------------
+
+
+def with_each(monkeypatch, module: types.ModuleType, call: Callable[[], Any]) -> tuple[Any, Any]:
+    """What a call returns while a module has pytrec_eval, and with ours in place of it."""
+    theirs = call()
+    assert module.pytrec_eval is pytrec_eval
+    monkeypatch.setattr(module, "pytrec_eval", stand_in)
+    return call(), theirs
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    """Equal to 1e-12, in the same order: MTEB joins values and queries by their place."""
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        for key, value in theirs.items():
+            assert_equal(ours[key], value)
+    else:
+        assert ours == pytest.approx(theirs, rel=0, abs=1e-12, nan_ok=True)
+
+
+@pytest.fixture(params=["rounded", "not rounded"])
+def rounding(request, monkeypatch) -> Callable[[types.ModuleType], None]:
+    """Whether a module rounds its means to five decimals, which hides differences."""
+
+    def as_it_is(value: float, decimals: int | None = None) -> float:
+        return round(value) if decimals is None else value
+
+    def change(module: types.ModuleType) -> None:
+        if request.param == "not rounded":
+            monkeypatch.setattr(module, "round", as_it_is, raising=False)
+
+    return change
+
+
+@pytest.mark.parametrize("ignore_identical_ids", [True, False])
+@pytest.mark.parametrize("name", RUNS)
+def test_beir__with_our_module__has_the_values_of_pytrec_eval(
+    name, ignore_identical_ids, rounding, monkeypatch
+):
+    beir = pytest.importorskip("beir.retrieval.evaluation")
+    rounding(beir)
+    run, qrels = with_absent_queries(*RUNS[name])
+    run["not judged"] = {"1": 0.5}
+
+    def call() -> dict[str, float]:
+        parts = beir.EvaluateRetrieval.evaluate(
+            qrels, copy.deepcopy(run), [1, 3, 5, 10, 100], ignore_identical_ids
+        )
+        return {measure: value for part in parts for measure, value in part.items()}
+
+    ours, theirs = with_each(monkeypatch, beir, call)
+    assert len(theirs) == 20
+    assert 0 < theirs["NDCG@10"] < 1
+    assert_equal(ours, theirs)
+
+
+def test_beir__with_our_module__without_a_judged_query__divides_by_0(monkeypatch):
+    beir = pytest.importorskip("beir.retrieval.evaluation")
+
+    def call() -> type[Exception]:
+        with pytest.raises(ZeroDivisionError) as error:
+            beir.EvaluateRetrieval.evaluate({"q": {"d": 1}}, {}, [10])
+        return error.type
+
+    ours, theirs = with_each(monkeypatch, beir, call)
+    assert ours is theirs
+
+
+@pytest.mark.parametrize("skip_first_result", [False, True])
+@pytest.mark.parametrize("name", RUNS)
+def test_mteb__with_our_module__has_the_values_of_pytrec_eval(
+    name, skip_first_result, rounding, monkeypatch, mteb
+):
+    rounding(mteb)
+    run, qrels = with_absent_queries(*RUNS[name])
+    depths = [1, 3, 5, 10, 20, 100, 1000]
+
+    def call() -> dict[str, Any]:
+        return mteb.calculate_retrieval_scores(run, qrels, depths, skip_first_result)
+
+    ours, theirs = with_each(monkeypatch, mteb, call)
+    assert theirs["all_scores"].keys() == run.keys()
+    assert {len(values) for values in theirs["all_scores"].values()} == {35}
+    assert_equal(ours, theirs)
