@@ -1,6 +1,7 @@
 """The module that stands in for pytrec_eval, beside pytrec_eval-terrier."""
 
 import io
+import json
 import math
 
 import numpy as np
@@ -103,6 +104,17 @@ def test_runs__without_queries__have_no_values():
         "q2": {"map": 0},
         "q1": {"map": 1 / 3},
     }
+
+
+@pytest.mark.parametrize("form", ["file", "MTEB"])
+def test_queries__without_results_in_other_forms__count_0(form, tmp_path):
+    run = {"q1": {"d2": 0.5}, "q2": {}}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run), encoding="utf-8")
+    source = {"file": path, "MTEB": {"mteb_model_meta": {}, "default": {"test": run}}}[form]
+    evaluator = ours.RelevanceEvaluator(QRELS, {"map"})
+    assert evaluator.evaluate(source) == evaluator.evaluate(run)
+    assert evaluator.evaluate(source)["q2"] == {"map": 0.0}
 
 
 def test_judgements__changed_after_the_evaluator__count_as_they_were():

@@ -304,11 +304,9 @@ def values_by_query(
     names = [line.name for line in lines]
     rows = zip(ranked.queries, zip(*columns, strict=True), strict=True)
     found = {query: dict(zip(names, values, strict=True)) for query, values in rows}
-    if not retrieved.empty:
-        return found
-    # Queries without a document come last in `both`.
-    asked = map(str, cast("Iterable[object]", run))
-    return {query: found[query] for query in asked if query in found}
+    # Queries without a document come last in `both`, and have their place in dicts.
+    asked = map(str, run) if isinstance(run, Mapping) else ()
+    return {query: found[query] for query in dict.fromkeys(chain(asked, found)) if query in found}
 
 
 def _evaluate_ranked(
