@@ -190,6 +190,13 @@ def test_judgments__for_several_runs__count_as_their_source(form):
     assert report.to_text() == trec.trec_report(QRELS, RUN).to_text()
 
 
+def test_judgments__with_lines_that_may_be_comments__keep_the_note():
+    text = b"q1 0 d1 1\n#q2 0 d2 1\n"
+    for qrels in (text, trec.Judgments(text)):
+        notes = trec.evaluate(qrels, RUN, "AP").document()["meta"]["notes"]
+        assert "1 line begins with #" in " ".join(notes)
+
+
 def test_judgments__of_subtopics__are_kept():
     rows = trec.read_diversity_qrels(b"q1 0 d3 1\nq1 2 d3 1\nq1 1 d5 1\n")
     run = {"q1": {"d5": 2.0, "d3": 1.0}}

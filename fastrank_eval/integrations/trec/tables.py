@@ -446,7 +446,9 @@ class Judgments:
             copied = {query: dict(docs) for query, docs in pairs.dicts.by_query.items()}
             pairs = PairTable(replace(pairs.dicts, by_query=copied), pairs.number)
         elif "subtopics" not in pairs.rows.column_names:
+            comments = pairs.comments
             pairs = _read_mapping(nested(pairs.table, pairs.number), QRELS)
+            pairs.comments = comments
         #: For `read_pairs`.
         self.pairs = pairs
 
