@@ -75,7 +75,10 @@ def read_json(text: Text) -> Any:
     content = text.content()
     if content[0] in _CBOR:
         try:
-            return _cbor(content, 0)[0]
+            found, end = _cbor(content, 0)
+            if end < len(content):
+                raise ValueError(f"byte {end:,} comes after its end")
+            return found
         except (ValueError, IndexError, TypeError, RecursionError, struct.error) as error:
             raise SourceError(
                 f"{text.name}: its CBOR cannot be read: {error}. Write it anew, or as JSON."

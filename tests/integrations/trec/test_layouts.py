@@ -313,6 +313,8 @@ def test_cbor__of_ranx_compressed_once_or_twice__is_read(own_folder: Path) -> No
     for size in range(1, len(CBOR)):
         with pytest.raises(fe.SourceError, match="the bytes passed: its CBOR cannot be read"):
             trec.read_run(CBOR[:size])
+    with pytest.raises(fe.SourceError, match=f"byte {len(CBOR)} comes after its end"):
+        trec.read_run(CBOR * 2)
 
 
 def test_duplicates__in_lists__are_refused_or_chosen() -> None:
