@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
     decode_array,
+    mask_column,
     null_rows,
     values_type,
     wide,
@@ -22,7 +23,12 @@ from fastrank_eval.io.source import Source
 _ELEMENTS = 1 << 20
 
 
-def unnested(source: Source, lists: Sequence[str], position: str | None = None) -> Source:
+def unnested(
+    source: Source,
+    lists: Sequence[str],
+    position: str | None = None,
+    empty: Callable[[pa.RecordBatch], object] | None = None,
+) -> Source:
     """Return a source with a row for each element of list columns.
 
     Other columns repeat their value. The elements of a row stand next to each other.
@@ -34,6 +40,8 @@ def unnested(source: Source, lists: Sequence[str], position: str | None = None) 
         Columns of lists, equally long in each row. Structs give a column for each field.
     position : str, optional
         The name of a further column, the position of each element in its list, from 1.
+    empty : callable, optional
+        Gets the rows whose lists are empty, while they are read.
 
     Raises
     ------
@@ -76,6 +84,8 @@ def unnested(source: Source, lists: Sequence[str], position: str | None = None) 
         # At least one list says how many rows there are.
         for batch in source.batches(list(dict.fromkeys([*asked, *lists]))):
             lengths = _lengths(batch, lists, source.name, first)
+            if empty is not None and not lengths.all():
+                empty(batch.filter(mask_column(lengths == 0)))
             step = max(1, len(lengths) * _ELEMENTS // max(int(lengths.sum()), 1))
             for start in range(0, len(lengths), step):
                 part = rows(batch.slice(start, step), lengths[start : start + step])

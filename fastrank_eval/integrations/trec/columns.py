@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from types import MappingProxyType
 from typing import NoReturn
@@ -132,8 +132,9 @@ def read_columns(
     """
     number = file_columns.number
     text = sorted(text_names(file_columns, names))
+    without: list[pa.RecordBatch] = []
     opened, is_listed = _without_lists(
-        open_source(source, format=format_, text=text), file_columns, names
+        open_source(source, format=format_, text=text), file_columns, names, without.append
     )
     present = opened.schema.names
     source_names = columns_of(present, file_columns, names)
@@ -153,10 +154,23 @@ def read_columns(
     batches = list(_batches(opened, source_names, file_columns, is_rank))
     columns = [name for name in file_columns.columns if name != "run"]
     describe = ELEMENTS if is_listed else ROWS
-    pairs = PairTable(table_of(batches, columns, file_columns), number, describe)
+    empty = _queries_of(without, _Column(opened.name, source_names["query"], 0))
+    pairs = PairTable(table_of(batches, columns, file_columns), number, describe, empty)
     if is_rank:
         pairs.notes = (BY_RANK,)
     return pairs
+
+
+def _queries_of(rows: Sequence[pa.RecordBatch], column: _Column) -> list[str]:
+    """List the queries of rows whose lists of documents are empty."""
+    found = [batch.column(column.name) for batch in rows if column.name in batch.schema.names]
+    parts = [decode_array(part) for part in found if not is_list(values_type(part.type))]
+    if any(part.null_count for part in parts):
+        raise ColumnError(
+            f"Column {column.name!r} of {column.source} is null beside an empty list: every row "
+            "needs an id."
+        )
+    return [query for part in parts for query in _text_column(part, column).to_pylist()]
 
 
 def _other_names(
@@ -177,9 +191,15 @@ def text_names(file_columns: FileColumns, names: Mapping[str, str | None]) -> se
 
 
 def _without_lists(
-    opened: Source, file_columns: FileColumns, names: Mapping[str, str | None]
+    opened: Source,
+    file_columns: FileColumns,
+    names: Mapping[str, str | None],
+    empty: Callable[[pa.RecordBatch], object],
 ) -> tuple[Source, bool]:
-    """Give each document of a list a row; return whether there are lists."""
+    """Give each document of a list a row; return whether there are lists.
+
+    `empty` gets the rows whose lists are empty.
+    """
     kinds = {field.name: values_type(field.type) for field in opened.schema}
     lists = [name for name, kind in kinds.items() if is_list(kind)]
     columns = columns_of(kinds, file_columns, names)
@@ -188,12 +208,12 @@ def _without_lists(
     rank = "rank" if file_columns.number == "score" and "rank" not in kinds else None
     if columns["doc"] in lists:
         used = dict.fromkeys(name for name in columns.values() if name in lists)
-        return unnested(opened, list(used), rank), True
+        return unnested(opened, list(used), rank, empty), True
     docs = {doc for _, doc in _ID_NAMES}
     for name in lists:
         kind = values_type(kinds[name].value_type)
         if pa.types.is_struct(kind) and not docs.isdisjoint(field.name for field in kind):
-            return unnested(opened, [name], rank), True
+            return unnested(opened, [name], rank, empty), True
     return opened, False
 
 

@@ -317,6 +317,31 @@ def test_cbor__of_ranx_compressed_once_or_twice__is_read(own_folder: Path) -> No
         trec.read_run(CBOR * 2)
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"q1": ["a"], "q2": []},
+        {"query": ["q1", "q2"], "retrieved_ids": [["a"], []]},
+        pa.table({"query_id": ["q1", "q2"], "doc_id": [["a"], []], "score": [[0.5], []]}),
+        json_lines(results_of({"q1": {"a": 0.5}, "q2": {}})),
+    ],
+    ids=["dict", "LlamaIndex", "table", "results"],
+)
+def test_lists__without_a_document__are_of_queries_that_count_0(run: Any) -> None:
+    qrels = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}}
+    found = trec.evaluate(qrels, run, "AP", complete=False)
+    assert [(one.value, one.groups_used) for one in found] == [(0.5, 2)]
+
+
+def test_lists__without_any_document__are_a_run_without_documents() -> None:
+    run = pa.table({"query_id": [1, 2], "doc_id": pa.array([[], []], pa.list_(pa.string()))})
+    assert trec.confidences(run)["max"] == {"1": 0.0, "2": 0.0}
+    queries = pa.table({"query_id": [["q1"], []], "doc_id": [["a"], []], "score": [[0.5], []]})
+    assert trec.read_run(queries).num_rows == 1
+    with pytest.raises(fe.ColumnError, match=r"'query_id' .* is null beside an empty list"):
+        trec.read_run(pa.table({"query_id": ["q1", None], "doc_id": [["a"], []]}))
+
+
 def test_duplicates__in_lists__are_refused_or_chosen() -> None:
     with pytest.raises(fe.SourceError, match="Query 'q' has document 'a' twice: element 0 and"):
         trec.read_run({"q": ["a", "b", "a"]})
