@@ -603,7 +603,8 @@ def _without_lists(requests: Sequence[Options], drafts: Sequence[Plan], source: 
             if source.schema.get_field_index(name) >= 0 and not _has_lists(source, name):
                 raise ColumnError(
                     f"score: must be a column of lists as label {draft.roles.label!r} is, one row "
-                    f"a request, got {name!r} of type {source.schema.field(name).type}."
+                    f"a request, got {name!r} of type {source.schema.field(name).type}; pass a "
+                    "score for each element of the labels."
                 )
         used = {name: None for name in used if name not in draft.roles.keys}
         subtopics = draft.roles.subtopics
