@@ -600,12 +600,18 @@ def _find_texts(
         )
     if files:
         return None
-    several = next((text.name for text in texts if len(texts) > 1 and is_json(text)), None)
-    if several is not None:
-        raise SourceError(
-            f"{several} is JSON, and is read by itself. Read each file, and join the tables "
-            "(pyarrow.concat_tables)."
-        )
+    for text in texts if len(texts) > 1 else []:
+        if is_json(text):
+            raise SourceError(
+                f"{text.name} is JSON, and is read by itself. Read each file, and join the tables "
+                "(pyarrow.concat_tables)."
+            )
+        if _is_header(text, file_columns, names):
+            kind = "tsv" if b"\t" in text.head.partition(b"\n")[0] else "csv"
+            raise SourceError(
+                f"{text.name} has a line of names, and is read by itself. Call the files *.{kind}, "
+                f"or pass format={kind!r} to read_run or read_qrels."
+            )
     return texts
 
 
