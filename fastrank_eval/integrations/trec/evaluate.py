@@ -494,8 +494,8 @@ def evaluate(
     run : object
         A run of the same forms, with the column ``score``; ``{query: [doc, ...]}``, best first; or
         a mapping of names to runs, ``{"bm25": "bm25.run", "ours": frame}``, which are the models
-        of the result. A mapping of names to lists of texts is one run of documents, unless files
-        have these names. See `read_run`.
+        of the result. A mapping of names to lists of texts is one run of documents, unless local
+        files have these names. See `read_run`.
     measures : str, Measure or sequence of them
         Names of this package, trec_eval and ir_measures, as `trec_report` reads them: under a
         profile of trec_eval, ``"P"`` has nine cutoffs. By default nDCG@10, AP, RR, P@10 and R@10.

@@ -285,7 +285,10 @@ def are_paths(lists: Mapping[Any, Any]) -> bool:
 def _is_path(text: object) -> bool:
     if isinstance(text, Path):
         return True
+    # To ask whether a remote file is there takes seconds, and documents may have such ids.
+    if not isinstance(text, str) or ("://" in text and not text.startswith("file://")):
+        return False
     try:
-        return isinstance(text, str) and bool(expand(text, "csv"))
+        return bool(expand(text, "csv"))
     except SourceError:
         return False

@@ -342,6 +342,17 @@ def test_lists__without_any_document__are_a_run_without_documents() -> None:
         trec.read_run(pa.table({"query_id": ["q1", None], "doc_id": [["a"], []]}))
 
 
+def test_documents__with_ids_like_remote_files__are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_network(*args: Any) -> None:
+        raise AssertionError(args)
+
+    monkeypatch.setattr("fastrank_eval.io.paths._open_uri", no_network)
+    id_ = "s3://bucket/doc"
+    assert trec.evaluate({"q1": {id_: 1}}, {"q1": [id_]}, "AP").value("AP") == 1
+
+
 def test_duplicates__in_lists__are_refused_or_chosen() -> None:
     with pytest.raises(fe.SourceError, match="Query 'q' has document 'a' twice: element 0 and"):
         trec.read_run({"q": ["a", "b", "a"]})
