@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.elementary import exp
 from fastrank_eval.integrations.trec.evaluate import check_level, values_by_query
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns, is_stream
 from fastrank_eval.integrations.trec.measures import (
@@ -145,7 +146,7 @@ def compute_aggregated_measure(measure: str, values: Sequence[float]) -> float:
     if measure.startswith("num_"):
         return float(np.sum(values))
     mean = float(np.mean(values))
-    return float(np.exp(mean)) if measure.startswith("gm_") else mean
+    return exp(mean) if measure.startswith("gm_") else mean
 
 
 def parse_run(f_run: Iterable[str]) -> dict[str, dict[str, float]]:
