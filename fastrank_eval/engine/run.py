@@ -591,25 +591,28 @@ def _open(requests: Sequence[Options], drafts: Sequence[Plan]) -> Source:
 
 
 def _without_lists(requests: Sequence[Options], drafts: Sequence[Plan], source: Source) -> Source:
-    """Give each element of the lists a row, if the labels of a row are a list."""
-    labels = dict.fromkeys(draft.roles.label for draft in drafts)
-    if not any(_has_lists(source, name) for name in labels):
-        return source
-    used = {**labels, **dict.fromkeys(sorted(_number_columns(requests, drafts)))}
-    used |= dict.fromkeys(sorted(_text_columns(requests, drafts)))
+    """Give each element of the lists a row, if labels and scores are lists."""
+    roles = {draft.roles.label: "label" for draft in drafts}
     for draft in drafts:
-        scores = [name for name in draft.roles.scores if name not in draft.roles.expressions]
-        for name in scores:
-            if source.schema.get_field_index(name) >= 0 and not _has_lists(source, name):
-                raise ColumnError(
-                    f"score: must be a column of lists as label {draft.roles.label!r} is, one row "
-                    f"a request, got {name!r} of type {source.schema.field(name).type}; pass a "
-                    "score for each element of the labels."
-                )
-        used = {name: None for name in used if name not in draft.roles.keys}
+        scores = (name for name in draft.roles.scores if name not in draft.roles.expressions)
+        roles |= dict.fromkeys(scores, "score")
+    listed = next((name for name in roles if _has_lists(source, name)), None)
+    if listed is None:
+        return source
+    for name, role in roles.items():
+        if source.schema.get_field_index(name) >= 0 and not _has_lists(source, name):
+            raise ColumnError(
+                f"{role}: must be a column of lists as {roles[listed]} {listed!r} is, one row a "
+                f"request, got {name!r} of type {source.schema.field(name).type}; pass a {role} "
+                f"for each element of {listed!r}."
+            )
+    used = roles | dict.fromkeys(sorted(_number_columns(requests, drafts)), "")
+    used |= dict.fromkeys(sorted(_text_columns(requests, drafts)), "")
+    for draft in drafts:
+        used = {name: "" for name in used if name not in draft.roles.keys}
         subtopics = draft.roles.subtopics
         if subtopics is not None and _has_lists(source, subtopics, depth=2):
-            used[subtopics] = None
+            used[subtopics] = ""
     return unnested(source, [name for name in used if _has_lists(source, name)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from fastrank_eval._lib.arrow import (
     values_type,
     wide,
 )
-from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.errors import ColumnError, FastRankEvalError
 from fastrank_eval.io.source import Source
 
 #: Elements of a batch.
@@ -37,9 +38,10 @@ def unnested(
     ----------
     source : Source
     lists : sequence of str
-        Columns of lists, equally long in each row. Structs give a column for each field.
+        Columns of lists, equally long in each row. Structs give a column for each field. A name
+        that is there twice then is refused by who asks for it.
     position : str, optional
-        The name of a further column, the position of each element in its list, from 1.
+        The name of the position of each element in its list, from 1, if no column has it.
     empty : callable, optional
         Gets the rows whose lists are empty, while they are read.
 
@@ -48,17 +50,21 @@ def unnested(
     ColumnError
         While reading, if a list is null, or lists of one row are not equally long.
     """
-    #: For each column of the result its type, and the column that has it.
-    kinds: dict[str, pa.DataType] = {}
+    #: The columns of the result, and by name the column that each comes from.
+    fields: list[pa.Field] = []
     origin: dict[str, str] = {}
     for field in source.schema:
         kind = values_type(field.type)
         kind = kind.value_type if field.name in lists else kind
-        parts = [field.with_type(kind)]
-        if field.name in lists and pa.types.is_struct(kind):
-            parts = list(kind)
-        kinds.update((part.name, part.type) for part in parts)
+        is_struct = field.name in lists and pa.types.is_struct(kind)
+        parts = list(kind) if is_struct else [field.with_type(kind)]
+        fields += parts
         origin.update((part.name, field.name) for part in parts)
+    if position is not None and position not in origin:
+        fields.append(pa.field(position, pa.int64()))
+    else:
+        position = None
+    is_clear = len({field.name for field in fields}) == len(fields)
 
     def rows(batch: pa.RecordBatch, lengths: np.ndarray) -> pa.RecordBatch:
         parents = arrow_column(np.repeat(np.arange(len(lengths)), lengths))
@@ -92,14 +98,27 @@ def unnested(
                 yield part.select(list(columns))
             first += len(lengths)
 
-    fields = [pa.field(name, kind) for name, kind in kinds.items()]
-    rank = [] if position is None else [pa.field(position, pa.int64())]
+    def locate(row: int) -> str:
+        first, element = 0, row
+        with suppress(FastRankEvalError):
+            for batch in source.batches(lists[:1]) if source.rereadable else ():
+                ends = np.cumsum(_lengths(batch, lists[:1], source.name, first))
+                if element < ends[-1]:
+                    index = int(np.searchsorted(ends, element, "right"))
+                    element -= int(ends[index - 1]) if index else 0
+                    place = source.locate(first + index)
+                    place = place or f"row {first + index:,} of {source.name}"
+                    return f"element {element:,} of the lists in {place} (elements count as rows)"
+                first, element = first + len(ends), element - int(ends[-1])
+        return f"element {row:,} of all lists (elements count as rows)"
+
     return source.derived(
         read,
-        schema=pa.schema([*fields, *rank]),
+        name=source.name if is_clear else f"{source.name} and the fields of its lists",
+        schema=pa.schema(fields),
         rows=None,
         as_text=None,
-        locate="element {:,} of its lists".format,
+        locate=locate,
         input_row=lambda row: row,
     )
 

@@ -114,6 +114,26 @@ def test_unnested__structs__give_a_column_a_field() -> None:
     assert batch.to_pydict() == {"s": [0.5, 0.25], "q": [1, 1]}
 
 
+def test_unnested__rank_of_structs__is_not_numbered() -> None:
+    rows = [{"query_id": "q", "results": [{"doc_id": "a", "rank": 7}, {"doc_id": "b", "rank": 5}]}]
+    assert fe.trec.read_run(rows)["score"].to_pylist() == [-7, -5]
+    assert fe.trec.read_run(pa.Table.from_pylist(rows))["score"].to_pylist() == [-7, -5]
+
+
+def test_lists__wrong_element_of_a_file__names_its_row(tmp_path: Path) -> None:
+    for name, score in (("a", 0.5), ("b", None)):
+        table = pa.table({**ROWS, "score": [[0.5, 0.25, 0.75], [], [0.1, score], [0.9]]})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(fe.ColumnError) as error:
+        values(tmp_path, score="score")
+    place = f"element 1 of the lists in row 2 of '{tmp_path / 'b.parquet'}'"
+    assert "first in row 10 (counted from 0)" in str(error.value)
+    assert f"It is {place} (elements count as rows)." in str(error.value)
+    reader = pa.table({**ROWS, "score": [[0.5, 0.25, None], [], [0.1, 0.1], [0.9]]}).to_reader()
+    with pytest.raises(fe.ColumnError, match=r"It is element 2 of all lists \(elements count"):
+        values(reader, score="score")
+
+
 def test_lists__in_one_thread_or_several__have_the_same_bits() -> None:
     rng = np.random.default_rng(5)
     lengths = rng.integers(0, 30, 3000)

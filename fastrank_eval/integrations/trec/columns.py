@@ -205,7 +205,7 @@ def _without_lists(
     columns = columns_of(kinds, file_columns, names)
     if not lists or (columns["doc"] in kinds and columns["doc"] not in lists):
         return opened, False
-    rank = "rank" if file_columns.number == "score" and "rank" not in kinds else None
+    rank = "rank" if file_columns.number == "score" else None
     if columns["doc"] in lists:
         used = dict.fromkeys(name for name in columns.values() if name in lists)
         return unnested(opened, list(used), rank, empty), True
