@@ -273,6 +273,9 @@ PROFILES: Mapping[str, Profile] = {
                 "bpref is NaN there for a query without a judged non-relevant document",
                 "rbp has the grade as gain there; RBP has binary gains unless gains are given",
             ),
+            refused={
+                "RBP@k": "it has no cutoff there, and the number of rbp@95 is p; take RBP(p=0.95)"
+            },
         ),
         Profile(
             "beir",
@@ -323,6 +326,10 @@ PROFILES: Mapping[str, Profile] = {
                 "tied scores are in the order of a heap, which depends on the size of the corpus",
                 "relevant documents are a set: all grades are 1",
             ),
+            refused={
+                "Accuracy": "it has a cutoff there, and looks for a relevant document; take "
+                "Accuracy@k, or another profile for decisions"
+            },
         ),
         Profile(
             "llama_index",
@@ -336,7 +343,9 @@ PROFILES: Mapping[str, Profile] = {
             ),
             refused={
                 "nDCG": "its ideal has as many relevant documents as there are results; take "
-                "SDCG@k for lists of k results, or another profile"
+                "SDCG@k for lists of k results, or another profile",
+                "Accuracy": "decisions are not measured there; take Accuracy@k for the hit rate, "
+                "or another profile for decisions",
             },
         ),
         Profile(

@@ -113,9 +113,12 @@ _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
-#: Names of other tools that no measure here has, and what to take.
-INSTEAD = {
-    "numq": "take the count of groups that each result has",
+#: How names of other tools begin that no measure here has, and what to take.
+_INSTEAD = {
+    re.compile(r"numq\b", re.IGNORECASE): "take the count of groups that each result has",
+    re.compile(r"naucs?(?![a-z])", re.IGNORECASE): (
+        "compute it from a result by fastrank_eval.trec.nauc"
+    ),
 }
 #: The option of ir_measures for condensed lists.
 _JUDGED_ONLY = re.compile(r"\bjudged_only\s*=")
@@ -129,6 +132,11 @@ def our_name(text: str) -> str:
         if pattern.fullmatch(text):
             text = pattern.sub(replacement, text)
     return text
+
+
+def instead_of(text: str) -> str:
+    """Say what to take for another tool's name, or return an empty text."""
+    return next((remedy for name, remedy in _INSTEAD.items() if name.match(text)), "")
 
 
 def refuse_judged_only(text: str) -> None:

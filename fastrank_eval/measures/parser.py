@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import is_list_like, named
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
-from fastrank_eval.measures.names import INSTEAD, our_name, refuse_judged_only, refuse_plain_f1
+from fastrank_eval.measures.names import instead_of, our_name, refuse_judged_only, refuse_plain_f1
 
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
@@ -88,8 +88,8 @@ def _read(alias: str) -> Measure:
     name_and_preset = find_name(tree.id)
     if name_and_preset is None:
         wrong = f"measures: must name measures, got '{tree.id}' in '{alias}'"
-        if tree.id.lower() in INSTEAD:
-            raise MeasureError(f"{wrong}; {INSTEAD[tree.id.lower()]}.")
+        if instead := instead_of(tree.id):
+            raise MeasureError(f"{wrong}; {instead}.")
         raise MeasureError(f"{wrong}.{similar_names(tree.id)} 'fastrank-eval measures' lists all.")
     name, preset = name_and_preset
     for option in preset:
@@ -241,10 +241,10 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
 
 
 def _unreadable(alias: str) -> str:
-    return (
-        f"cannot read the measure {shorten(alias, 100)!r}; write Name(option=value)@cutoff, "
-        f"for example nDCG(gain=linear)@10.{commas_hint(alias)}"
+    remedy = instead_of(alias.strip()) or (
+        "write Name(option=value)@cutoff, for example nDCG(gain=linear)@10"
     )
+    return f"cannot read the measure {shorten(alias, 100)!r}; {remedy}.{commas_hint(alias)}"
 
 
 def _option(node: ast.expr, alias: str) -> Any:

@@ -502,9 +502,9 @@ def evaluate(
     complete : bool, optional
         Whether a judged query that a run lacks counts 0, as with ``-c`` of trec_eval, or is left
         out. By default it counts 0, unless the tool of `profile` leaves it out: trec_eval 9,
-        gdeval, ndeval, MTEB, and BEIR for nDCG, AP, R and P. In a dict, ``{}`` is a query with
-        results: it counts 0. If it is left out, several runs must have the same judged queries, so
-        that the value of a run does not depend on the others.
+        gdeval, ndeval, MTEB, and BEIR for nDCG, AP, R and P. A query of a run whose dict or list of
+        documents is empty is not lacking: it counts 0. If queries are left out, several runs must
+        have the same judged queries, so that the value of a run does not depend on the others.
     level : float
         Least relevant grade, above 0, of measures that do not set `rel` (``-l``).
     drop_self : bool, optional

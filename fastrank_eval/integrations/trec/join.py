@@ -54,11 +54,11 @@ class Joined:
         Number of unjudged queries of the runs: they are left out.
     only_in_qrels : int
         Number of judged queries that no run has: left out, or kept without a score if complete.
-        A run has a query whose dict is ``{}``.
+        A run has a query whose dict or list of documents is empty.
     unanswered : dict of str to int
         For each column of scores, the number of queries of the table without a document of the run.
     lacking : dict of str to int
-        The number of these that the run does not even have as an empty dict.
+        The number of these that the run does not even have as an empty dict or list.
     notes : tuple of str
         What was read but may be meant otherwise, and which documents are left out.
     answered : ndarray of bool, shape (rows,)
