@@ -21,6 +21,7 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.elementary import exp
+from fastrank_eval.integrations.trec.dicts import dicts_of
 from fastrank_eval.integrations.trec.evaluate import check_level, values_by_query
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns, is_stream
 from fastrank_eval.integrations.trec.measures import (
@@ -29,7 +30,7 @@ from fastrank_eval.integrations.trec.measures import (
     report_lines,
     without_defaults,
 )
-from fastrank_eval.integrations.trec.tables import Judgments, nested, read_pairs
+from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
 
 __all__ = [
     "RelevanceEvaluator",
@@ -204,4 +205,4 @@ def parse_qrel(f_qrel: Iterable[str]) -> dict[str, dict[str, float]]:
 def _parse(lines: Iterable[str], columns: FileColumns) -> dict[str, dict[str, float]]:
     is_lines = not is_stream(lines)
     source = "\n".join(line.rstrip("\r\n") for line in lines).encode() if is_lines else lines
-    return nested(read_pairs(source, columns).table, columns.number)
+    return dicts_of(read_pairs(source, columns).table, columns.number)

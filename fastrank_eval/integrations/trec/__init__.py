@@ -6,7 +6,8 @@ Each module imports only from those before it:
 * `lines`: files, bytes and streams in blocks of complete lines, and these as columns;
 * `nested`: JSON, and objects of Python that are neither tables nor dicts of dicts;
 * `columns`: tables, frames and files of columns, by the names that other tools use;
-* `tables`: `read_run` and `read_qrels`, for all forms;
+* `dicts`: dicts of dicts, ranked lists, and how swapped ones are recognised;
+* `tables`: `read_run`, `read_qrels` and `Judgments`, for all forms;
 * `join`: `join`, and documents in the order of trec_eval;
 * `measures`: names of measures as trec_eval reads them, `read_diversity_qrels`;
 * `evaluate`: `evaluate` and `trec_report`, the report of trec_eval;

@@ -15,17 +15,11 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.integrations.trec.columns import LISTS, SWAPPED_RUN, columns_of, known_names
+from fastrank_eval.integrations.trec.dicts import are_swapped, is_one_run, sign_of_swapping
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
 from fastrank_eval.integrations.trec.nested import are_paths, is_ranked, is_row
 from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable
-from fastrank_eval.integrations.trec.tables import (
-    DUPLICATES_OPTION,
-    has_grades,
-    has_scores,
-    is_one_run,
-    read_pairs,
-    sign_of_swapping,
-)
+from fastrank_eval.integrations.trec.tables import DUPLICATES_OPTION, read_pairs
 from fastrank_eval.io.source import type_name
 from fastrank_eval.measures.judged import ANYWHERE
 
@@ -189,31 +183,27 @@ def read_both(
     duplicates: str,
     remedies: tuple[str, str] = (DUPLICATES_OPTION, DUPLICATES_OPTION),
 ) -> tuple[PairTable, list[PairTable]]:
-    """Read judgements and runs; refuse dicts that are clearly swapped.
-
-    Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
-    tie. One of both signs is not enough: grades may be fractions, and scores whole numbers.
-    """
+    """Read judgements and runs; refuse what is clearly swapped."""
     of_qrels, of_run = (
         {name: names[name] for name in ("query", "doc", number)} for number in ("grade", "score")
     )
-    if isinstance(qrels, Mapping) and not _has_columns(qrels, QRELS, of_qrels):
-        forms = (Mapping, str, os.PathLike)
-        are_runs = len(qrels) > 0 and all(isinstance(one, forms) for one in qrels.values())
-        _refuse_swapped(are_runs and not is_one_run(qrels))
-    judged = read_pairs(qrels, QRELS, duplicates, of_qrels, remedy=remedies[0])
-    read = [read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1]) for run in runs]
-    dicts = all(one.dicts is not None for one in [judged, *read])
-    _refuse_swapped(dicts and has_scores(judged) and all(map(has_grades, read)))
-    return judged, read
+    if not _are_runs(qrels, of_qrels):
+        judged = read_pairs(qrels, QRELS, duplicates, of_qrels, remedy=remedies[0])
+        read = [read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1]) for run in runs]
+        if not are_swapped(judged, read):
+            return judged, read
+    raise ArgumentError(
+        "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
+        "first and the runs second. If these are grades, pass read_qrels(qrels)."
+    )
 
 
-def _refuse_swapped(is_swapped: bool) -> None:
-    if is_swapped:
-        raise ArgumentError(
-            "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
-            "first and the runs second. If these are grades, pass read_qrels(qrels)."
-        )
+def _are_runs(qrels: object, names: Mapping[str, str | None]) -> bool:
+    """Return whether judgements have the form of a mapping of names to runs."""
+    if not isinstance(qrels, Mapping) or not qrels or _has_columns(qrels, QRELS, names):
+        return False
+    are_sources = all(isinstance(one, Mapping | str | os.PathLike) for one in qrels.values())
+    return are_sources and not is_one_run(qrels)
 
 
 def reading_notes(judged: PairTable, runs: Sequence[PairTable]) -> tuple[str, ...]:

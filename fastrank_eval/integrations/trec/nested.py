@@ -1,6 +1,6 @@
 """Read JSON, CBOR, rows, ranked lists and objects of other libraries.
 
-They become one of both, so that each form is read once.
+They become dicts or columns, so that each form is read once.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _JSON = re.compile(rb'\s*(?:\{\s*(?:["}]|\Z)|\[\s*(?:[\[{\]]|\Z))')
 #: First bytes of the objects of CBOR, the binary JSON of ranx. No text of UTF-8 begins so.
 _CBOR = range(0xA0, 0xBC)
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+#: What was passed, in messages that name a part of it.
+WHOLE = "source"
 #: What MTEB writes beside the subsets of a task.
 _MTEB_MODEL = "mteb_model_meta"
 #: Layouts that are read, by the column of numbers: the fields of a line, and what it looks like.
@@ -168,7 +170,7 @@ def read_header(text: Text, ids: Collection[str]) -> pa.Table:
 # ---- objects of Python, and what JSON has --------------------------------------------------------
 
 
-def plain(source: Any, known: Collection[str]) -> Any:
+def plain(source: Any, known: Collection[str], whole: str = WHOLE) -> Any:
     """Convert rows and objects of other libraries to dicts.
 
     Other sources are returned as they are.
@@ -180,12 +182,14 @@ def plain(source: Any, known: Collection[str]) -> Any:
         (ir_measures, ir_datasets) or dicts, one for each row, in a list or an iterator.
     known : collection of str
         Names of columns that may be needed.
+    whole : str
+        Python that makes the source, for messages.
     """
     if type(source).__module__.partition(".")[0] == "ranx" and hasattr(source, "to_dict"):
         return source.to_dict()
     if isinstance(source, Mapping):
         if _MTEB_MODEL in source:
-            return _predictions_of_mteb(source)
+            return _predictions_of_mteb(source, whole)
         # One row may have a list of results; a dict of columns has columns alone.
         values = [value for name, value in source.items() if name in known]
         is_one_row = len(values) > 1 and not all(map(is_sized, values))
@@ -219,7 +223,7 @@ def _fields(row: Any) -> dict[str, Any]:
     return dict(zip(row._fields, row, strict=True))
 
 
-def _predictions_of_mteb(source: Mapping[Any, Any]) -> Any:
+def _predictions_of_mteb(source: Mapping[Any, Any], whole: str) -> Any:
     """Select the only subset and split of the predictions of MTEB."""
     parts = {
         (subset, split): queries
@@ -235,7 +239,7 @@ def _predictions_of_mteb(source: Mapping[Any, Any]) -> Any:
     subset, split = next(iter(parts))
     raise SourceError(
         f"The predictions of MTEB have {len(parts)} subsets and splits ({names}), and a run is one "
-        f"of them. Pass json.load(file)[{subset!r}][{split!r}], for instance."
+        f"of them. Pass one, such as {whole}[{subset!r}][{split!r}]."
     )
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
 
@@ -25,12 +22,20 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.columns import (
     BY_RANK,
-    ELEMENTS,
     columns_of,
     known_names,
     read_columns,
     table_of,
     text_names,
+)
+from fastrank_eval.integrations.trec.dicts import (
+    LARGEST_GRADE,
+    are_whole,
+    dicts_of,
+    is_nested,
+    read_mapping,
+    read_ranked,
+    refuse_levels,
 )
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
@@ -39,17 +44,16 @@ from fastrank_eval.integrations.trec.lines import (
     Lines,
     Text,
     is_stream,
-    not_allowed,
     read_lines,
     text_of_bytes,
     text_of_stream,
     texts_of_paths,
 )
 from fastrank_eval.integrations.trec.nested import (
+    WHOLE,
     is_json,
     is_ranked,
     is_row,
-    is_sized,
     nearest_layouts,
     plain,
     read_header,
@@ -57,162 +61,16 @@ from fastrank_eval.integrations.trec.nested import (
 )
 from fastrank_eval.integrations.trec.pairs import (
     DUPLICATES,
-    PairDicts,
     PairTable,
     decoded,
-    id_column,
-    run_ends,
 )
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.source import (
     closing_readers,
-    type_name,
 )
 
-#: Shares of documents with the number of another document of their query, in scores and in grades,
-#: and the largest usual grade: by these swapped dicts are recognised.
-_FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
 #: Grades of a scale, if those of each query ascend by 1 in the order of lines.
 _LONGEST_SCALE = 2
-#: Documents of a query whose grades usually tie.
-_LONG = 5
-
-
-def is_nested(source: object) -> bool:
-    """Return whether this is a mapping of mappings, the form of pytrec_eval."""
-    if not isinstance(source, Mapping):
-        return False
-    return all(issubclass(kind, Mapping) for kind in {*map(type, source.values())})
-
-
-def is_one_run(run: Mapping[Any, Any]) -> bool:
-    """Return whether dicts of dicts are one run, with scores inside."""
-    if not run or not is_nested(run):
-        return False
-    firsts = [next(iter(docs.values())) for docs in run.values() if docs]
-    return not (firsts and all(map(is_sized, firsts)))
-
-
-def _read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> PairTable:
-    """Read the pairs of ``{query: {doc: number}}``, in its order.
-
-    Raises
-    ------
-    SourceError
-        If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
-        infinite grade.
-    """
-    texts, contents = _text_ids(source, "query"), [*source.values()]
-    if not {*map(type, chain.from_iterable(contents))} <= {str}:
-        ids = [
-            _text_ids(docs, f"query {query!r}, document")
-            for query, docs in zip(texts, contents, strict=True)
-        ]
-        contents = [
-            dict(zip(docs, content.values(), strict=True))
-            for docs, content in zip(ids, contents, strict=True)
-        ]
-    by_query = {query: docs for query, docs in zip(texts, contents, strict=True) if docs}
-    values = [*chain.from_iterable(docs.values() for docs in by_query.values())]
-    numbers = _numbers_of_mapping(values, file_columns)
-    if numbers is None:
-        rows = ((q, d, n) for q, docs in by_query.items() for d, n in docs.items())
-        query, doc, number = next(
-            row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
-        )
-        raise SourceError(
-            f"Query {query!r}, document {doc!r}: the {file_columns.number} {number!r} is no "
-            f"{'finite ' * (file_columns.number == 'grade')}number."
-        )
-    lengths = np.fromiter(map(len, by_query.values()), np.int64, len(by_query))
-    empty = [query for query, docs in zip(texts, contents, strict=True) if not docs]
-    return PairTable(PairDicts(by_query, lengths, numbers), file_columns.number, empty=empty)
-
-
-def _text_ids(ids: Collection[object], what: str) -> list[str]:
-    """Convert ids to texts: integers become their digits."""
-    texts = [*map(_id_text, ids, repeat(what))]
-    if len({*texts}) < len(texts):
-        twice = next(text for i, text in enumerate(texts) if text in texts[:i])
-        raise SourceError(
-            f"The {what} {twice!r} is there as text and as an integer: leave one of them out."
-        )
-    return texts
-
-
-def _id_text(key: object, what: str) -> str:
-    if type(key) is str:
-        return key
-    if isinstance(key, str):
-        return str.__str__(key)
-    if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        return str(key)
-    raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
-
-
-def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
-    """Convert the numbers of a mapping, or None if one is not a number."""
-    try:
-        found = np.array(values)
-    except (TypeError, ValueError):
-        return None
-    if found.ndim != 1 or found.dtype.kind not in ("biuf" if values else "f"):
-        return None
-    grades = file_columns.number == "grade"
-    is_integer = grades and (found.dtype.kind != "f" or not values)
-    numbers = found.astype(np.int64 if is_integer else np.float64, copy=False)
-    if found.dtype.kind == "u" and is_integer and (numbers < 0).any():
-        return None
-    return None if not_allowed(numbers, file_columns.number).any() else numbers
-
-
-def has_scores(run: PairTable) -> bool:
-    """Return whether numbers of dicts are fractions and rarely tie."""
-    return not _are_whole(run.numbers) and _share_of_ties(run) <= _FEW_TIES
-
-
-def has_grades(run: PairTable) -> bool:
-    """Return whether numbers of dicts are whole and small, and mostly tie."""
-    return _are_whole(run.numbers, _LARGEST_GRADE) and _share_of_ties(run) >= _MANY_TIES
-
-
-def sign_of_swapping(judgements: PairTable, runs: Sequence[PairTable]) -> str:
-    """Say why judgements and runs of dicts may be swapped; nothing if not.
-
-    All scores are small and whole, and the grades are fractions or, in long lists, never tie where
-    scores do. Such dicts may be right, so they are not refused.
-    """
-    dicts, found = judgements.dicts, [run.numbers for run in runs if len(run.numbers)]
-    if dicts is None or any(run.dicts is None for run in runs):
-        return ""
-    if not found or not all(_are_whole(numbers, _LARGEST_GRADE) for numbers in found):
-        return ""
-    if not _are_whole(judgements.numbers):
-        return "the grades are fractions and the scores small whole numbers"
-    is_ranked = dicts.lengths.max(initial=0) >= _LONG and _share_of_ties(judgements) == 0
-    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in runs)
-    if is_ranked and is_graded and len(np.unique(np.concatenate(found))) > 1:
-        return "no two grades of a query are equal, and the scores are a few small whole numbers"
-    return ""
-
-
-def _share_of_ties(pairs: PairTable) -> float:
-    """Return the share of documents that tie in queries of several, or NaN."""
-    lengths = pairs.dicts.lengths if pairs.dicts else np.zeros(0, np.int64)
-    query = np.repeat(np.arange(len(lengths)), lengths)
-    order = np.lexsort((pairs.numbers, query))
-    numbers, query = pairs.numbers[order], query[order]
-    is_first = np.append(True, (numbers[1:] != numbers[:-1]) | (query[1:] != query[:-1]))
-    ties = np.count_nonzero(~is_first | ~np.append(is_first[1:], True))
-    several = lengths[lengths > 1].sum()
-    return ties / several if several else np.nan
-
-
-def _are_whole(numbers: np.ndarray, most: float = np.inf) -> bool:
-    """Return whether all numbers are whole, and none is larger."""
-    return bool(((numbers == np.rint(numbers)) & (np.abs(numbers) <= most)).all())
-
-
 _TREC = "trec"
 #: What to do about a pair that is there twice.
 DUPLICATES_OPTION = "pass duplicates='first', 'last' or 'max' (--duplicates)."
@@ -447,7 +305,7 @@ class Judgments:
             pairs = PairTable(replace(pairs.dicts, by_query=copied), pairs.number)
         elif "subtopics" not in pairs.rows.column_names:
             comments = pairs.comments
-            pairs = _read_mapping(nested(pairs.table, pairs.number), QRELS)
+            pairs = read_mapping(dicts_of(pairs.table, pairs.number), QRELS)
             pairs.comments = comments
         #: For `read_pairs`.
         self.pairs = pairs
@@ -456,15 +314,6 @@ class Judgments:
         dicts = self.pairs.dicts
         queries = len(dicts.by_query) if dicts else self.pairs.rows["query"].unique().length()
         return f"<Judgments of {len(self.pairs.numbers):,} documents for {queries:,} queries>"
-
-
-def nested(table: pa.Table, number: str) -> defaultdict[str, dict[str, float]]:
-    """Make ``{query: {doc: number}}`` of the columns of pairs."""
-    by_query: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    columns = (table[name].to_pylist() for name in ("query", "doc", number))
-    for query, doc, value in zip(*columns, strict=True):
-        by_query[query][doc] = value
-    return by_query
 
 
 def read_rows(
@@ -481,21 +330,25 @@ def read_rows(
     if form == _TREC or not (is_json(text) or _is_header(text, file_columns, names)):
         return _read_lines(texts, file_columns)
     try:
+        is_plain = text.name[1:-1].endswith(".json")
+        whole = f"json.loads(Path({text.name}).read_text())" if is_plain else "json.loads(...)"
         if is_json(text):
-            content = _as_json(text, file_columns, names)
+            content = _as_json(text, file_columns, names, whole)
         else:
             content = read_header(text, text_names(file_columns, names))
-        return _read_objects(content, file_columns, names, form)
+        return _read_objects(content, file_columns, names, form, whole)
     except (SourceError, ColumnError) as error:
         if text.name in str(error):
             raise
         raise type(error)(f"{text.name}: {error}") from error
 
 
-def _as_json(text: Text, file_columns: FileColumns, names: Mapping[str, str | None]) -> object:
+def _as_json(
+    text: Text, file_columns: FileColumns, names: Mapping[str, str | None], whole: str
+) -> object:
     """Read JSON; refuse what is neither dicts nor rows."""
     known = known_names(file_columns, names)
-    content = plain(read_json(text) or {}, known)
+    content = plain(read_json(text) or {}, known, whole)
     if isinstance(content, Mapping) and (
         is_nested(content) or is_ranked(content) or is_row(content, known)
     ):
@@ -507,11 +360,18 @@ def _as_json(text: Text, file_columns: FileColumns, names: Mapping[str, str | No
 
 
 def _read_objects(
-    source: object, file_columns: FileColumns, names: Mapping[str, str | None], form: str | None
+    source: object,
+    file_columns: FileColumns,
+    names: Mapping[str, str | None],
+    form: str | None,
+    whole: str = WHOLE,
 ) -> PairTable:
-    """Read what is no text: dicts, rows, tables, files of columns."""
+    """Read what is no text: dicts, rows, tables, files of columns.
+
+    `whole` is Python that makes the source, for messages.
+    """
     known = known_names(file_columns, names)
-    content: Any = plain(source, known)
+    content: Any = plain(source, known, whole)
     is_dict = is_nested(content)
     if is_dict or is_ranked(content, known):
         if "subtopic" in file_columns.columns:
@@ -520,57 +380,10 @@ def _read_objects(
                 "and grade, as {'query': [...], ...}."
             )
         if is_dict:
-            _refuse_levels(content, file_columns.number)
-        return (_read_mapping if is_dict else _read_ranked)(content, file_columns)
+            refuse_levels(content, file_columns.number, whole)
+        return (read_mapping if is_dict else read_ranked)(content, file_columns)
     with closing_readers():
         return read_columns(content, file_columns, names, form)
-
-
-def _refuse_levels(source: Mapping[Any, Mapping[Any, Any]], number: str) -> None:
-    """Raise for dicts of dicts of dicts."""
-    for key, docs in source.items():
-        if docs and isinstance(next(iter(docs.values())), Mapping):
-            raise SourceError(
-                f"It has one level of dicts more than {{query: {{doc: {number}}}}}. Pass one part "
-                f"of it, such as that of {key!r}."
-            )
-        if docs:
-            return
-
-
-def _read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTable:
-    """Read ``{query: [doc, ...]}``: best first, or each relevant."""
-    number, is_run = file_columns.number, file_columns.number == "score"
-    lists = {}
-    for query, docs in source.items():
-        if isinstance(docs, AbstractSet):
-            if is_run:
-                raise SourceError(
-                    f"Query {query!r} has a set of documents, which has no order: pass a list, "
-                    "best first, or {doc: score}."
-                )
-            docs = sorted(docs, key=str)
-        lists[query] = list(docs)
-    lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
-    starts = np.cumsum(lengths) - lengths
-    docs = id_column(
-        [*map(_id_text, chain.from_iterable(lists.values()), repeat("document"))], "document"
-    )
-    texts = _text_ids(lists, "query")
-    queries = id_column(
-        [query for query, size in zip(texts, lengths, strict=True) if size], "query"
-    )
-    empty = [query for query, size in zip(texts, lengths, strict=True) if not size]
-    if is_run:
-        numbers = np.repeat(starts, lengths) - np.arange(len(docs)) - 1.0
-    else:
-        numbers = np.ones(len(docs), np.int64)
-    columns = [run_ends(queries, starts[lengths > 0], len(docs)), docs, arrow_column(numbers)]
-    table = pa.Table.from_arrays(columns, names=["query", "doc", number])
-    pairs = PairTable(table, number, ELEMENTS, empty)
-    if is_run:
-        pairs.notes = (BY_RANK,)
-    return pairs
 
 
 def _find_texts(
@@ -594,9 +407,10 @@ def _find_texts(
         if text.has_columns() or (text.delimiter() and _is_header(text, file_columns, names))
     ]
     if files and len(files) < len(texts):
+        other = next(text.name for text in texts if text.name not in files)
         raise SourceError(
-            f"Of {len(texts)} files {files[0]} and {len(files) - 1} more hold columns, "
-            "the others text. Read them by themselves."
+            f"{files[0]} has columns, and {other} is text. Read each kind by itself, and join the "
+            f"columns query, doc and {file_columns.number} of both tables (pyarrow.concat_tables)."
         )
     if files:
         return None
@@ -643,12 +457,12 @@ def _read_lines(texts: Sequence[Text], file_columns: FileColumns) -> PairTable:
     numbers, number = pairs.numbers, file_columns.number
     query = decoded(pairs.rows)["query"].combine_chunks().dictionary_encode().indices
     ranks = _ranks(as_array(query).astype(np.int64))
-    are_whole = _are_whole(numbers)
-    is_rank = are_whole and any(np.array_equal(numbers, ranks + first) for first in (0, 1))
+    is_whole = are_whole(numbers)
+    is_rank = is_whole and any(np.array_equal(numbers, ranks + first) for first in (0, 1))
     name = texts[0].name
     if number == "grade":
         is_run = is_rank and ranks.max(initial=0) > _LONGEST_SCALE
-        if is_run or not _are_whole(numbers, _LARGEST_GRADE):
+        if is_run or not are_whole(numbers, LARGEST_GRADE):
             raise SourceError(
                 f"{name} has lines of three fields whose last ones are no grades; it looks like a "
                 "run, which comes second. If they are grades, write a first line: query_id, "
@@ -656,7 +470,7 @@ def _read_lines(texts: Sequence[Text], file_columns: FileColumns) -> PairTable:
             )
         return pairs
     if not is_rank:
-        if are_whole:
+        if is_whole:
             raise SourceError(
                 f"{name} has lines of three fields, and it is unclear whether the last one is a "
                 "rank or a score: ranks count 1, 2, 3 in each query. Write a first line: query_id, "

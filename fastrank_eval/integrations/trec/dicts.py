@@ -1,0 +1,234 @@
+"""Read runs and judgements from dicts, and recognise swapped ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import arrow_column
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.integrations.trec.columns import BY_RANK, ELEMENTS
+from fastrank_eval.integrations.trec.lines import FileColumns, not_allowed
+from fastrank_eval.integrations.trec.nested import is_sized
+from fastrank_eval.integrations.trec.pairs import PairDicts, PairTable, id_column, run_ends
+from fastrank_eval.io.source import type_name
+
+#: Shares of documents with the number of another document of their query, in scores and in grades,
+#: and the largest usual grade: by these swapped dicts are recognised.
+_FEW_TIES, _MANY_TIES, LARGEST_GRADE = 0.2, 0.5, 20
+#: Documents of a query whose grades usually tie.
+_LONG = 5
+
+
+def is_nested(source: object) -> bool:
+    """Return whether this is a mapping of mappings, the form of pytrec_eval."""
+    if not isinstance(source, Mapping):
+        return False
+    return all(issubclass(kind, Mapping) for kind in {*map(type, source.values())})
+
+
+def is_one_run(run: Mapping[Any, Any]) -> bool:
+    """Return whether dicts of dicts are one run, with scores inside."""
+    if not run or not is_nested(run):
+        return False
+    firsts = [next(iter(docs.values())) for docs in run.values() if docs]
+    return not (firsts and all(map(is_sized, firsts)))
+
+
+def read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> PairTable:
+    """Read the pairs of ``{query: {doc: number}}``, in its order.
+
+    Raises
+    ------
+    SourceError
+        If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
+        infinite grade.
+    """
+    texts, contents = _text_ids(source, "query"), [*source.values()]
+    if not {*map(type, chain.from_iterable(contents))} <= {str}:
+        ids = [
+            _text_ids(docs, f"query {query!r}, document")
+            for query, docs in zip(texts, contents, strict=True)
+        ]
+        contents = [
+            dict(zip(docs, content.values(), strict=True))
+            for docs, content in zip(ids, contents, strict=True)
+        ]
+    by_query = {query: docs for query, docs in zip(texts, contents, strict=True) if docs}
+    values = [*chain.from_iterable(docs.values() for docs in by_query.values())]
+    numbers = _numbers_of_mapping(values, file_columns)
+    if numbers is None:
+        rows = ((q, d, n) for q, docs in by_query.items() for d, n in docs.items())
+        query, doc, number = next(
+            row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
+        )
+        raise SourceError(
+            f"Query {query!r}, document {doc!r}: the {file_columns.number} {number!r} is no "
+            f"{'finite ' * (file_columns.number == 'grade')}number."
+        )
+    lengths = np.fromiter(map(len, by_query.values()), np.int64, len(by_query))
+    empty = [query for query, docs in zip(texts, contents, strict=True) if not docs]
+    return PairTable(PairDicts(by_query, lengths, numbers), file_columns.number, empty=empty)
+
+
+def _text_ids(ids: Collection[object], what: str) -> list[str]:
+    """Convert ids to texts: integers become their digits."""
+    texts = [*map(_id_text, ids, repeat(what))]
+    if len({*texts}) < len(texts):
+        twice = next(text for i, text in enumerate(texts) if text in texts[:i])
+        raise SourceError(
+            f"The {what} {twice!r} is there as text and as an integer: leave one of them out."
+        )
+    return texts
+
+
+def _id_text(key: object, what: str) -> str:
+    if type(key) is str:
+        return key
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return str(key)
+    raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
+
+
+def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
+    """Convert the numbers of a mapping, or None if one is not a number."""
+    try:
+        found = np.array(values)
+    except (TypeError, ValueError):
+        return None
+    if found.ndim != 1 or found.dtype.kind not in ("biuf" if values else "f"):
+        return None
+    grades = file_columns.number == "grade"
+    is_integer = grades and (found.dtype.kind != "f" or not values)
+    numbers = found.astype(np.int64 if is_integer else np.float64, copy=False)
+    if found.dtype.kind == "u" and is_integer and (numbers < 0).any():
+        return None
+    return None if not_allowed(numbers, file_columns.number).any() else numbers
+
+
+def refuse_levels(source: Mapping[Any, Any], number: str, whole: str) -> None:
+    """Raise for dicts of dicts of dicts; `whole` is Python that makes them."""
+    path: list[Any] = []
+    part: Any = source
+    while isinstance(part, Mapping):
+        known = [key for key, value in part.items() if not isinstance(value, Mapping) or value]
+        if not known:
+            break
+        path.append(known[0])
+        part = part[known[0]]
+    if len(path) > 2:
+        keys = "".join(f"[{key!r}]" for key in path[:-2])
+        raise SourceError(
+            f"It has more levels of dicts than {{query: {{doc: {number}}}}}. Pass one part of it, "
+            f"such as {whole}{keys}."
+        )
+
+
+def read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTable:
+    """Read ``{query: [doc, ...]}``: best first, or each relevant."""
+    number, is_run = file_columns.number, file_columns.number == "score"
+    lists = {}
+    for query, docs in source.items():
+        if isinstance(docs, AbstractSet):
+            if is_run:
+                raise SourceError(
+                    f"Query {query!r} has a set of documents, which has no order: pass a list, "
+                    "best first, or {doc: score}."
+                )
+            docs = sorted(docs, key=str)
+        lists[query] = list(docs)
+    lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
+    starts = np.cumsum(lengths) - lengths
+    docs = id_column(
+        [*map(_id_text, chain.from_iterable(lists.values()), repeat("document"))], "document"
+    )
+    texts = _text_ids(lists, "query")
+    queries = id_column(
+        [query for query, size in zip(texts, lengths, strict=True) if size], "query"
+    )
+    empty = [query for query, size in zip(texts, lengths, strict=True) if not size]
+    if is_run:
+        numbers = np.repeat(starts, lengths) - np.arange(len(docs)) - 1.0
+    else:
+        numbers = np.ones(len(docs), np.int64)
+    columns = [run_ends(queries, starts[lengths > 0], len(docs)), docs, arrow_column(numbers)]
+    table = pa.Table.from_arrays(columns, names=["query", "doc", number])
+    pairs = PairTable(table, number, ELEMENTS, empty)
+    if is_run:
+        pairs.notes = (BY_RANK,)
+    return pairs
+
+
+def dicts_of(table: pa.Table, number: str) -> defaultdict[str, dict[str, float]]:
+    """Make ``{query: {doc: number}}`` of the columns of pairs."""
+    by_query: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    columns = (table[name].to_pylist() for name in ("query", "doc", number))
+    for query, doc, value in zip(*columns, strict=True):
+        by_query[query][doc] = value
+    return by_query
+
+
+def are_swapped(judgements: PairTable, runs: Sequence[PairTable]) -> bool:
+    """Return whether judgements and runs of dicts are clearly swapped.
+
+    Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
+    tie. One of both signs is not enough: grades may be fractions, and scores whole numbers.
+    """
+    if any(pairs.dicts is None for pairs in (judgements, *runs)):
+        return False
+    return _has_scores(judgements) and all(map(_has_grades, runs))
+
+
+def _has_scores(run: PairTable) -> bool:
+    """Return whether numbers of dicts are fractions and rarely tie."""
+    return not are_whole(run.numbers) and _share_of_ties(run) <= _FEW_TIES
+
+
+def _has_grades(run: PairTable) -> bool:
+    """Return whether numbers of dicts are whole and small, and mostly tie."""
+    return are_whole(run.numbers, LARGEST_GRADE) and _share_of_ties(run) >= _MANY_TIES
+
+
+def sign_of_swapping(judgements: PairTable, runs: Sequence[PairTable]) -> str:
+    """Say why judgements and runs of dicts may be swapped, or return "".
+
+    All scores are small and whole, and the grades are fractions or, in long lists, never tie where
+    scores do. Such dicts may be right, so they are not refused.
+    """
+    dicts, found = judgements.dicts, [run.numbers for run in runs if len(run.numbers)]
+    if dicts is None or any(run.dicts is None for run in runs):
+        return ""
+    if not found or not all(are_whole(numbers, LARGEST_GRADE) for numbers in found):
+        return ""
+    if not are_whole(judgements.numbers):
+        return "the grades are fractions and the scores small whole numbers"
+    is_ranked = dicts.lengths.max(initial=0) >= _LONG and _share_of_ties(judgements) == 0
+    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in runs)
+    if is_ranked and is_graded and len(np.unique(np.concatenate(found))) > 1:
+        return "no two grades of a query are equal, and the scores are a few small whole numbers"
+    return ""
+
+
+def _share_of_ties(pairs: PairTable) -> float:
+    """Return the share of documents that tie in queries of several, or NaN."""
+    lengths = pairs.dicts.lengths if pairs.dicts else np.zeros(0, np.int64)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((pairs.numbers, query))
+    numbers, query = pairs.numbers[order], query[order]
+    is_first = np.append(True, (numbers[1:] != numbers[:-1]) | (query[1:] != query[:-1]))
+    ties = np.count_nonzero(~is_first | ~np.append(is_first[1:], True))
+    several = lengths[lengths > 1].sum()
+    return ties / several if several else np.nan
+
+
+def are_whole(numbers: np.ndarray, most: float = np.inf) -> bool:
+    """Return whether all numbers are whole, and none is larger."""
+    return bool(((numbers == np.rint(numbers)) & (np.abs(numbers) <= most)).all())
