@@ -7,6 +7,7 @@
     fe.trec.evaluate("qrels.txt", {"bm25": "bm25.run.gz", "ours": "ours.run"}, "nDCG@10,AP")
 """
 
+from fastrank_eval.integrations.trec.benchmark import Benchmark
 from fastrank_eval.integrations.trec.evaluate import TrecReport, evaluate, trec_report
 from fastrank_eval.integrations.trec.join import Joined, join
 from fastrank_eval.integrations.trec.measures import read_diversity_qrels
@@ -14,6 +15,7 @@ from fastrank_eval.integrations.trec.mteb import confidences, nauc, p_mrr
 from fastrank_eval.integrations.trec.tables import Judgments, read_qrels, read_run
 
 __all__ = [
+    "Benchmark",
     "Joined",
     "Judgments",
     "TrecReport",

@@ -166,7 +166,7 @@ def compare_results(
         not_paired = dict.fromkeys(candidates, [NOT_PAIRED] * len(measures))
         slices = [(by, label, 0, not_paired) for by, label in values if by in slicings]
         for (by, label, *_), score, m in product(slices, (base, *candidates), measures):
-            values[by, label].setdefault((score, str(m)), _no_value(str(by), label, score, m))
+            values[by, label].setdefault((score, str(m)), no_value(str(by), label, score, m))
         slices.sort(key=lambda each: slicings.index(str(each[0])))
         slices.insert(0, (None, "all", meta.rows, not_paired))
     if records is not None and (paired is None or records.clusters is not None):
@@ -249,7 +249,7 @@ def values_by_slice(values: Iterable[MeasureValue]) -> SliceValues:
     return slices
 
 
-def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
+def no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
     """Make the undefined value of a slice that a result does not have."""
     aggregate = "pooled" if measure.pooled else measure.aggregate
     nan, name = math.nan, measure.alias or ""

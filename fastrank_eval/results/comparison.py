@@ -69,6 +69,7 @@ from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
+    all_rows,
     best_models,
     by_slicing,
     few_note,
@@ -681,7 +682,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
     for by, title, overall, slices in by_slicing(own, name):
         table = slice_table(
             [*overall, *slices],
-            rows=lambda v: v.slice if v.by else "all",
+            rows=lambda v: v.slice if v.by else all_rows(comparison.meta),
             columns=lambda v: v.score if several else v.measure,
             cells=lambda v, _: [
                 (Name(printable(v.score)) if several else printable(v.display_name), _difference(v))

@@ -208,7 +208,7 @@ class Labelled(View):
                     ends.setdefault(block.kind, {})[printable(label)] = block.texts
                 else:
                     blocks.append(block)
-        blocks += [Lines(_by_label(kind, texts), kind) for kind, texts in ends.items()]
+        blocks += [Lines(texts_by_label(kind, texts), kind) for kind, texts in ends.items()]
         title = f"{report.title}: {', '.join(map(printable, self.labels))}"
         return Report(title, blocks)
 
@@ -340,16 +340,11 @@ def for_labels(
         part.meta = replace(part.meta, seconds=seconds)
     first, metas = next(iter(parts.values())), [part.meta for part in parts.values()]
     requested = {name: text for part in parts.values() for name, text in part.requested.items()}
-    conventions = {
-        name: value
-        for name, value in first.meta.conventions.items()
-        if all(meta.conventions.get(name) == value for meta in metas)
-    }
     meta = replace(
         first.meta,
         rows=max(meta.rows for meta in metas),
         groups=max(meta.groups for meta in metas),
-        conventions=conventions,
+        conventions=shared_conventions(metas),
         requested=requested,
     )
     return kind(
@@ -361,6 +356,15 @@ def for_labels(
         parts=parts,
         **own,
     )
+
+
+def shared_conventions(metas: Sequence[Meta]) -> dict[str, object]:
+    """Return the conventions that all results have."""
+    return {
+        name: value
+        for name, value in metas[0].conventions.items()
+        if all(meta.conventions.get(name) == value for meta in metas)
+    }
 
 
 def labelled(parts: Mapping[str, Any], name: str) -> list[Any]:
@@ -380,7 +384,7 @@ def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
     return pa.concat_tables(labelled, promote_options="default")
 
 
-def _by_label(kind: str, texts: Mapping[str, Sequence[str]]) -> list[str]:
+def texts_by_label(kind: str, texts: Mapping[str, Sequence[str]]) -> list[str]:
     """List the texts of all labels, then those of some with their label."""
     every = list(dict.fromkeys(text for for_label in texts.values() for text in for_label))
     if kind == "legend":

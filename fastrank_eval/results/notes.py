@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,18 +38,23 @@ _LACKS = {NULL_GROUP: "a group key", UNJUDGED: "a label", UNSCORED: "the score o
 #: Measures that a note names; official has 25.
 _NAMES = 5
 
-#: Conventions that other lines show.
-_NOTED = (
-    "measures",
-    "slices_left_out",
+#: Conventions of rows that notes show.
+ROW_NOTES = (
     "unanswered",
     "judged_documents",
     "largest_grade",
     "reading_notes",
-    "group",
-    CLUSTERS,
     *ROW_COUNTS,
     LARGEST,
+)
+
+#: Conventions that other lines show.
+_NOTED = (
+    "measures",
+    "slices_left_out",
+    "group",
+    CLUSTERS,
+    *ROW_NOTES,
     BY_BUCKET,
     WITHOUT_BUCKETS,
 )
@@ -81,10 +87,20 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     list of str
         One sentence each, without line breaks.
     """
-    values, reading = list(values), meta.conventions.get("reading_notes")
+    values = list(values)
     return [
         *_names(values, meta.requested),
         *cluster_notes(values, meta),
+        *notes_of_rows(values, meta),
+        *_populations(values, meta.conventions),
+        *_thresholds(values),
+    ]
+
+
+def notes_of_rows(values: Sequence[MeasureValue], meta: Meta) -> list[str]:
+    """Write the notes on rows: those of `ROW_NOTES`."""
+    reading = meta.conventions.get("reading_notes")
+    return [
         *largest_group_notes(values, meta),
         *rows_left_out_notes(meta),
         *_negative_grades(values),
@@ -92,8 +108,6 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         *(reading if isinstance(reading, tuple) else ()),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
-        *_populations(values, meta.conventions),
-        *_thresholds(values),
     ]
 
 
@@ -367,7 +381,8 @@ def _populations(
         return  # another note has it
     tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
     for v in values:
-        if v.aggregate in ("mean", "geometric mean") and v.groups_used:
+        is_mean = v.aggregate in ("mean", "geometric mean")
+        if is_mean and v.groups_used and not math.isnan(v.value):
             tables.setdefault((v.by, v.slice), []).append(v)
     unequal = {
         key: means for key, means in tables.items() if len({v.groups_used for v in means}) > 1

@@ -28,6 +28,7 @@ from fastrank_eval.results.report import (
 from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
+    all_rows,
     best_models,
     by_slicing,
     few_note,
@@ -73,7 +74,7 @@ def report_of(
         printable(f"Evaluation of {', '.join(scores)}"),
         [
             *tables,
-            *_slice_tables(values, by_model),
+            *_slice_tables(values, meta, by_model),
             *worst_slices(calibration),
             *end_lines(meta, legend, [*notes, *report_notes(values, meta)]),
         ],
@@ -219,7 +220,7 @@ def _groups(line: Sequence[MeasureValue]) -> list[tuple[str, str]]:
 _ONE = "†"
 
 
-def _slice_tables(values: Sequence[MeasureValue], by_model: bool) -> Iterator[Table]:
+def _slice_tables(values: Sequence[MeasureValue], meta: Meta, by_model: bool) -> Iterator[Table]:
     """Lay out the slices, by slicing, then by model or measure."""
 
     def name(v: MeasureValue) -> str:
@@ -232,7 +233,7 @@ def _slice_tables(values: Sequence[MeasureValue], by_model: bool) -> Iterator[Ta
     for by, title, overall, own in by_slicing(values, table_of):
         yield slice_table(
             [*overall, *own],
-            rows=lambda v: v.slice,
+            rows=lambda v: v.slice if v.by else all_rows(meta),
             columns=column_of,
             cells=_model_cell if by_model else lambda v, _: [(name(v), _text(v))],
             lead=_groups,

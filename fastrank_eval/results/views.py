@@ -333,6 +333,11 @@ def slice_table(
     return Table(header, body, 1, printable(title), 1 + len(front), step)
 
 
+def all_rows(meta: Meta) -> str:
+    """Name what the values beside those of slices are of."""
+    return str(meta.conventions.get("all", "all"))
+
+
 def by_slicing(
     values: Sequence[_Record], title_of: Callable[[_Record], str]
 ) -> Iterator[tuple[str, str, list[_Record], list[_Record]]]:

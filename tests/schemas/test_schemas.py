@@ -202,6 +202,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         result = fe.evaluate(log, measures="AUC,nDCG@5", profile="catboost", **options)
         found["curve of a result"] = "curve", result.curve("roc").document()
         found["compared results"] = "comparison", models[0].compare(models[1]).document()
+    sets = {name: ({"q": {"d": 1}}, {"a": {"q": {"d": 1}}, "b": {"q": {"d": 2}}}) for name in "xy"}
+    found["data sets"] = "evaluation", fe.trec.evaluate(sets, measures="RR").document()
     night = a_night(
         judged_before=EarlierJudgement("provisional", (("new", "GAUC", 0.5),)),
         compositions=(CompositionChange("yesterday", "new", "GAUC", "slot", 0.1, 0.1, 0.0, 0.0),),
@@ -216,7 +218,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
     return found
 
 
-DOCUMENTS = [*COMMANDS, "curve of a result", "compared results", "night"]
+DOCUMENTS = [*COMMANDS, "curve of a result", "compared results", "data sets", "night"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -10,6 +10,7 @@ Each module imports only from those before it:
 * `tables`: `read_run`, `read_qrels` and `Judgments`, for all forms;
 * `join`: `join`, and documents in the order of trec_eval;
 * `measures`: names of measures as trec_eval reads them, `read_diversity_qrels`;
+* `benchmark`: the results of several data sets;
 * `evaluate`: `evaluate` and `trec_report`, the report of trec_eval;
 * `mteb`: what MTEB prints beside measures.
 """

@@ -17,12 +17,13 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import checked, number, one_of, typed
 from fastrank_eval._lib.arrow import as_array, mask_column
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS, check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.integrations.trec.benchmark import Benchmark
 from fastrank_eval.integrations.trec.join import (
     Joined,
     RankedQueries,
@@ -463,7 +464,7 @@ _VERSIONS = {"trec_eval_9": 9, "trec_eval_10": 10}
 @typed
 def evaluate(
     qrels: object,
-    run: object,
+    run: object = None,
     measures: str | Measure | Sequence[str | Measure] = _DEFAULT_MEASURES,
     *,
     complete: bool | None = None,
@@ -490,7 +491,8 @@ def evaluate(
         Judgements: a TREC or JSON file, ``{query: {doc: grade}}``, ``{query: {doc, ...}}``, or a
         table, frame or file with the columns of this package (``query, doc, grade``), PyTerrier
         (``qid, docno, label``), ir_measures (``query_id, doc_id, relevance``), ranx (``q_id,
-        doc_id, score``) or BEIR (``query-id, corpus-id, score``). See `read_qrels`.
+        doc_id, score``) or BEIR (``query-id, corpus-id, score``). See `read_qrels`. Or, without
+        `run`, several data sets: ``{"scifact": (qrels, run), "nq": (qrels, run)}``.
     run : object
         A run of the same forms, with the column ``score``; ``{query: [doc, ...]}``, best first; or
         a mapping of names to runs, ``{"bm25": "bm25.run", "ours": frame}``, which are the models
@@ -533,6 +535,7 @@ def evaluate(
     Result
         Its models are the names of the runs, ``"score"`` for a single one. ``result["bm25", "AP"]``
         has a value for each query, and ``result.compare(baseline="bm25")`` tests the differences.
+        Of several data sets a `Benchmark`, with their means.
         `Meta.conventions` has `complete` and the numbers of queries that are judged
         (``judged_queries``), that only runs or judgements have (``only_in_run``,
         ``only_in_qrels``), and for which each run has no document (``unanswered``).
@@ -561,6 +564,10 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_names("trec", options, evaluate, "trec.evaluate")
+    if run is None:
+        given = {**locals(), **options}
+        del given["options"], given["qrels"], given["run"]
+        return _evaluate_data_sets(qrels, given)
     tool = None if profile is None else profile_of(profile)
     if drop_self is None:
         drop_self = tool is not None and tool.drop_self
@@ -640,6 +647,27 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
+
+
+def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark:
+    """Evaluate pairs of judgements and runs by data set."""
+    if not isinstance(source, Mapping) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and pair[1] is not None
+        for pair in source.values()
+    ):
+        raise ArgumentError(
+            "run: must be given, or pairs of judgements and runs by data set, as in "
+            "evaluate({'scifact': (qrels, {'bm25': run})}); pass the run second."
+        )
+    if not source:
+        raise ArgumentError("qrels: must have data sets, got none; name one.")
+    results: dict[str, Result] = {}
+    for name, pair in source.items():
+        try:
+            results[str(name)] = evaluate(*pair, **options)
+        except FastRankEvalError as error:
+            raise type(error)(f"data set {str(name)!r}: {error}") from error
+    return Benchmark(results)
 
 
 class _Part(NamedTuple):
