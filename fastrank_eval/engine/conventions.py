@@ -335,15 +335,14 @@ PROFILES: Mapping[str, Profile] = {
             "llama_index",
             "the retrieval metrics of LlamaIndex 0.14",
             {**_OF_LISTS, "ties": "input"},
-            {},
+            {"nDCG": _LINEAR},
             (
+                "relevant documents are a set: all grades are 1",
                 "a query without results is an error there",
                 "a document that is retrieved twice counts twice there, and is an error here",
                 "use_granular_hit_rate computes R, and use_granular_mrr a mean of reciprocal ranks",
             ),
             refused={
-                "nDCG": "its ideal has as many relevant documents as there are results; take "
-                "SDCG@k for lists of k results, or another profile",
                 "Accuracy": "decisions are not measured there; take Accuracy@k for the hit rate, "
                 "or another profile for decisions",
             },
