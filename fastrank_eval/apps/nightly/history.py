@@ -32,8 +32,6 @@ from fastrank_eval._lib.errors import FastRankEvalError, HistoryError, OutputErr
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.night import (
-    NOT_JUDGED,
-    SO_FAR,
     Night,
     NightDifference,
     SavedStates,
@@ -101,19 +99,11 @@ def document_of(night: Night, written_at: str) -> str:
     return to_json({**document, "written_at": written_at})
 
 
-#: What the reason of a gate begins with on nights of before its exception was a field.
-_EXCEPTIONS = {NOT_JUDGED: NOT_JUDGED, "fails with the labels so far": SO_FAR}
-
-
 @lru_cache(maxsize=1 << 9)
 def night_of(date: str, label: str, status: str, document: str) -> Night:
     """Read a night without its values and differences."""
     content = {**json.loads(document), "values": [], "date": date, "label": label}
     dt.datetime.fromisoformat(content.pop("written_at"))
-    for gate in content.get("gates", ()):
-        began, _, why = gate.get("reason", "").partition(": ")
-        if began in _EXCEPTIONS:
-            gate |= {"reason": why, "exception": _EXCEPTIONS[began]}
     night: Night = from_plain(Night, {**content, "status": checked_status(status)})
     for name in _OBJECTS:
         _checked(dict, night.conventions.get(name, {}))
@@ -312,7 +302,7 @@ def _table(database: sqlite3.Connection, name: str) -> pa.Table:
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 #: The version of the tables and of the document of a night. Files of others are refused.
-VERSION = 16
+VERSION = 17
 #: The kind of state that has the week and the month of a night.
 PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +23,6 @@ from fastrank_eval.apps.nightly.history import (
     open_history,
 )
 from fastrank_eval.apps.nightly.night import (
-    NOT_JUDGED,
-    SO_FAR,
-    GateOutcome,
     Night,
     SavedStates,
 )
@@ -68,27 +63,6 @@ def test_night__written_and_read__is_the_same(path: Path) -> None:
     assert same(found, night)
     assert [v.slice for v in found.values[1:]] == list(HOSTILE)
     assert found.quality.rows == 2**53 + 1
-
-
-def test_night__of_before_its_gates_had_exceptions__has_them_when_read(path: Path) -> None:
-    gates = (
-        GateOutcome("GAUC < 0.9", True, "a: 0.6", exception=SO_FAR),
-        GateOutcome("GAUC delta < 0", True, "no rows: of <b>", "yesterday", NOT_JUDGED),
-        GateOutcome("AUC < 0.5", False, "the night has no rows", exception=NOT_JUDGED),
-        GateOutcome("GAUC[*] < 0", True, "not judged in part: slot=1"),
-        GateOutcome("GAUC < 0.1", False, "a: 0.05"),
-    )
-    with History(path) as history:
-        history.write(a_night(gates=gates))
-    before = {SO_FAR: "fails with the labels so far: ", NOT_JUDGED: "not judged: ", "": ""}
-    with closing(sqlite3.connect(path)) as database, database:
-        ((document,),) = database.execute("SELECT document FROM night")
-        content = json.loads(document)
-        for gate in content["gates"]:
-            gate["reason"] = before[gate.pop("exception", "")] + gate["reason"]
-        database.execute("UPDATE night SET document = ?", (json.dumps(content),))
-    with History(path, readonly=True) as history:
-        assert history.read()[0].gates == gates
 
 
 def test_night__written_twice__replaces_itself_and_nothing_else(path: Path) -> None:
