@@ -446,10 +446,12 @@ def _store_failure(config: NightlyConfig, date: dt.date, reason: str) -> None:
     if not config.history.exists():  # the configuration may be wrong
         return
     with closing(History(config.history)) as history, history.transaction():
-        history.claim(config.report, config.labels or [config.options["label"]])
-        for each in config.for_labels():
-            history.of(each.label).write_failure(date, reason)
-    write_latest(config)
+        history.check_report(config.report)
+        known = history.labels()
+        for label in known or ("",):
+            history.of(label).write_failure(date, reason)
+    if {*known} == {*config.labels}:  # those of the configuration may be wrong
+        write_latest(config)
 
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:

@@ -31,13 +31,13 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval.apps.nightly.night import PERIODS as DAYS_OF_PERIODS
 from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     SavedStates,
     first_that_holds,
 )
-from fastrank_eval.apps.nightly.night import PERIODS as DAYS_OF_PERIODS
 from fastrank_eval.apps.nightly.text import NOT_EVALUATED, STATUSES
 from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.measures.pooled import CLUSTERS
@@ -433,16 +433,7 @@ class History:
         HistoryError
             The history keeps nights of another report. This report would replace them.
         """
-        names = self.execute("SELECT name FROM report")
-        nights = self.execute("SELECT 1 FROM night UNION SELECT 1 FROM not_evaluated LIMIT 1")
-        name = names[0][0] if names else None
-        if name is not None and name != report and nights:
-            raise HistoryError(
-                f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
-                "would replace. Name another file in [history], as in file = "
-                f'"{report}.db"; or, if it is the same report under another name, write report '
-                f"= {json.dumps(name, ensure_ascii=False)} there."
-            )
+        name = self.check_report(report)
         several = tuple(labels) if len(labels) > 1 else ()
         named = not several and self.execute("SELECT 1 FROM night WHERE label <> '' LIMIT 1")
         if self.readonly or (name == report and several == self.labels() and not named):
@@ -454,6 +445,20 @@ class History:
                 "INSERT INTO report (name, labels) VALUES (?, ?)",
                 (report, json.dumps(several, ensure_ascii=False)),
             )
+
+    def check_report(self, report: str) -> str | None:
+        """Refuse nights of another report, as `claim` does; return its name."""
+        names = self.execute("SELECT name FROM report")
+        nights = self.execute("SELECT 1 FROM night UNION SELECT 1 FROM not_evaluated LIMIT 1")
+        name = names[0][0] if names else None
+        if name is not None and name != report and nights:
+            raise HistoryError(
+                f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
+                "would replace. Name another file in [history], as in file = "
+                f'"{report}.db"; or, if it is the same report under another name, write report '
+                f"= {json.dumps(name, ensure_ascii=False)} there."
+            )
+        return name
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.

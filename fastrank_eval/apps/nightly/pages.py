@@ -417,7 +417,7 @@ def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:
     first = last - dt.timedelta(days=config.nights - 1)
     late: list[tuple[NightlyConfig, Night]] = []
     with suppress(HistoryError), closing(History(config.history)) as history:  # the run reports it
-        history.claim(config.report, config.labels or [config.options["label"]])
+        history.check_report(config.report)
         late = [
             (each, night)
             for each in config.for_labels()

@@ -92,7 +92,11 @@ def prune(
             for name in sorted(names)
             if config.folder is not None
         ]
-        paths = [path for each in labels for path in _files(history, each, first)]
+        own = folder_name(config.options["label"])
+        if config.folder is not None and own not in map(folder_name, names):
+            # Pages of the nights that had a name before the report lost its other labels.
+            labels.append(replace(config, parts=(), label="", folder=config.folder / own))
+        paths = [path for each in labels for path in _files(history, each, first, config.folder)]
     others = [path for path in paths if not _is_ours(path)]
     notes += [f"{path} stays: it is no page and no file of groups" for path in others]
     for suffix, what in ((".html", "pages"), (".parquet", "files of groups")):
@@ -179,17 +183,24 @@ def _remove_rows(
     return removed
 
 
-def _files(history: History, config: NightlyConfig, first: dt.date) -> Iterator[Path]:
+def _files(
+    history: History, config: NightlyConfig, first: dt.date, folder_of_report: Path | None
+) -> Iterator[Path]:
     """Yield the pages and groups of a label from before a date."""
     folder = config.folder
     if folder is None or not folder.is_dir():
         return
+    is_used = False
     for path in sorted(folder.iterdir()):
         match = _FILE.fullmatch(path.name)
-        if match and match[1] < first.isoformat() and path.is_file():
-            yield path
+        if match and path.is_file():
+            if match[1] < first.isoformat():
+                yield path
+            else:
+                is_used = True
+    is_used = is_used and bool(history.of(config.label).statuses(first, None))
     index = folder / "index.html"
-    if config.label and index.exists() and not history.of(config.label).statuses(first, None):
+    if folder != folder_of_report and index.exists() and not is_used:
         yield index
 
 

@@ -336,7 +336,7 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
         if not config.history.parent.is_dir():
             check_writable(config.history)
         with open_history(config.history) as history:
-            history.claim(config.report, config.labels or [config.options["label"]])
+            history.check_report(config.report)
             history.copy(copy)
         yield replace(config, history=copy, folder=None)
 
@@ -418,15 +418,22 @@ def nightly(
     rows = 0  # of large nights before, so that nights of about as many are computed alike
     if config.history.exists():
         with closing(History(config.history)) as history:
-            known = _claim(history, configs, date, labels)
-            before = history.of(configs[0].label).before(date, DAYS)
-            rows = max((night.quality.rows for night in before), default=0)
+            _check_history(history, configs, date, labels)
+            days = max(DAYS, 2 * configs[0].drift.nights)
+            # Nights get the names of their labels when the first one under these is stored.
+            before = [
+                n for name in {"", *history.labels()} for n in history.of(name).before(date, days)
+            ]
+            recent = date - dt.timedelta(DAYS)
+            rows = max((n.quality.rows for n in before if n.date >= recent), default=0)
+            known = {drift.name for n in before for drift in n.drift}
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
     evaluated = _evaluate(configs, date, labels, known, rows, now, progress)
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
-        _claim(history, configs, date, labels)
+        history.claim(config.report, config.labels or [config.options["label"]])
+        _check_history(history, configs, date, labels)
         outcomes = [
             _judge_and_write(*each, own, history.of(own.label))
             for each, own in zip(evaluated, configs, strict=True)
@@ -587,15 +594,11 @@ def _evaluated_night(
     return night, RowsRead(states, few, distributions)
 
 
-def _claim(
+def _check_history(
     history: History, configs: Sequence[NightlyConfig], date: dt.date, labels: bool
-) -> set[str]:
-    """Claim a history, and return the columns of drift that it knows.
-
-    Nights with labels are not replaced by ones without.
-    """
-    first = configs[0]
-    history.claim(first.report, first.labels or [first.options["label"]])
+) -> None:
+    """Refuse nights of another report, and nights without labels for others."""
+    history.check_report(configs[0].report)
     for config in () if labels else configs:
         nights = history.of(config.label).heads(date, date)
         if any(night.has_labels and night.quality.rows for night in nights):
@@ -603,8 +606,6 @@ def _claim(
                 "--no-labels: must be a night without labels in the history, got one that has "
                 "them; leave the option out to judge it again."
             )
-    before = history.of(first.label).before(date, 2 * first.drift.nights)
-    return {drift.name for night in before for drift in night.drift}
 
 
 def _quality_measures(config: NightlyConfig, options: Mapping[str, object]) -> list[Measure]:
@@ -748,7 +749,7 @@ def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[s
     if not config.history.exists():
         return due
     with suppress(FastRankEvalError), History(config.history) as history:
-        history.claim(config.report, config.labels or [config.options["label"]])
+        history.check_report(config.report)
         for each in config.for_labels():
             after = each.labels_complete_after
             for night in history.of(each.label).heads(condition=IS_EARLY):

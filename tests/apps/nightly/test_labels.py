@@ -232,6 +232,37 @@ def test_label__that_the_rows_lack__stops_the_night_of_all(folder: Path) -> None
     assert not Path("history.db").exists()
 
 
+def test_night_that_fails__under_other_labels__renames_none(folder: Path) -> None:
+    pages = '[output]\nfolder = "pages"\n'
+    for right, wrong in (
+        (ALONE["click"], SEVERAL.replace('"order"]', '"cart"]')),
+        (SEVERAL, SEVERAL.replace('"order"]', '"cart"]')),
+        (SEVERAL, ALONE["click"].replace('"click"', '"cart"')),
+    ):
+        Path("history.db").unlink(missing_ok=True)
+        (folder / "nightly.toml").write_text(right + pages)
+        assert run_both("--date", on(1), "-q").exit_code == 0
+        before, rows = named(), dump()
+        (folder / "nightly.toml").write_text(wrong + pages)
+        assert run_both("--date", on(2), "-q").exit_code == 2
+        assert (named(), dump(on(2))) == (before, rows)
+        with History("history.db", readonly=True) as history:
+            for label in before[0] or ("",):
+                (reason,) = history.of(label).failures().values()
+                assert "cart" in reason
+        (folder / "nightly.toml").write_text(right + pages)
+        assert run_both("--date", on(2), "-q").exit_code == 0
+        assert (named()[0], len(named()[1])) == (before[0], 2 * len(before[1]))
+        with History("history.db", readonly=True) as history:
+            assert not any(history.of(label).failures() for label in before[0] or ("",))
+
+
+def named() -> tuple[tuple[str, ...], list[tuple[str, str]]]:
+    """The labels of the history, and the names and dates of its nights."""
+    with History("history.db", readonly=True) as history:
+        return history.labels(), history.execute("SELECT label, date FROM night ORDER BY 1, 2")
+
+
 def test_labels__that_change_often__keep_the_nights_of_each(folder: Path) -> None:
     run_both("--date", on(1), "-q")
     before = {label: for_label(label)[0] for label in ("click", "order")}
@@ -448,6 +479,18 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     assert str(for_label("click")) == str(before)
     with History("history.db", readonly=True) as history:
         assert history.labels() == ("click", "order")
+
+
+def test_column_of_drift__that_is_gone_with_new_labels__is_noted(folder: Path) -> None:
+    drift = f'[drift]\ncolumns = ["{EVIL}"]\n'
+    (folder / "nightly.toml").write_text(ALONE["click"] + drift)
+    assert run_both("--date", on(1), "-q").exit_code == 0
+    for path in folder.glob(f"logs/day={on(2)}/*"):
+        parquet.write_table(parquet.ParquetFile(path).read().drop_columns([EVIL]), path)
+    (folder / "nightly.toml").write_text(SEVERAL + drift)
+    assert run_both("--date", on(2), "-q").exit_code == 0
+    for label in LABELS:
+        assert any("is gone" in note for note in for_label(label)[-1].notes)
 
 
 @pytest.mark.parametrize("arguments,runs", [((), 3), (("--no-labels",), 2)])

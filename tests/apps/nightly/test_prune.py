@@ -117,6 +117,25 @@ def test_prune__several_labels__pages_of_each(folder: Path) -> None:
     assert dates("value", "label = 'other'") == set()
 
 
+def test_prune__of_a_report_that_lost_a_label__leaves_no_dead_link(folder: Path) -> None:
+    text = Path("nightly.toml").read_text()
+    several = text.replace('label = "click"', 'label = ["click", "other"]')
+    for path in folder.glob("logs/day=*/*.parquet"):
+        copy_label(path)
+    Path("nightly.toml").write_text(f"{several}[gates]\n{OUTPUT}")
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 3
+    Path("nightly.toml").write_text(f"{text}[gates]\n{OUTPUT}")
+    assert nightly("--date", on(4), "-q").exit_code == 3
+    assert nightly("prune", "--keep", "2d").exit_code == 0
+    assert dead_links(Path("pages")) == []
+    old = {page.name for page in Path("pages").rglob("*.html") if page.name < on(3)}
+    assert (old, dates("night")) == (set(), {on(3), on(4)})
+    assert nightly("prune", "--keep", "1d").exit_code == 0
+    assert dead_links(Path("pages")) == []
+    pages = {str(page.relative_to("pages")) for page in Path("pages").rglob("*.html")}
+    assert pages == {"index.html", f"{on(4)}.html"}
+
+
 def copy_label(path: Path) -> None:
     from pyarrow import parquet
 
