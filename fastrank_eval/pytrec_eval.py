@@ -15,14 +15,26 @@ a query without results is 0 here, and NaN there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.elementary import exp
+from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.run import plan_of
 from fastrank_eval.integrations.trec.dicts import dicts_of
-from fastrank_eval.integrations.trec.evaluate import check_level, values_by_query
+from fastrank_eval.integrations.trec.evaluate import (
+    RANKED,
+    by_label,
+    check_level,
+    evaluate_ranked,
+    measures_of,
+)
+from fastrank_eval.integrations.trec.join import rank_documents, rank_judged
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns, is_stream
 from fastrank_eval.integrations.trec.measures import (
     NICKNAMES,
@@ -30,7 +42,11 @@ from fastrank_eval.integrations.trec.measures import (
     report_lines,
     without_defaults,
 )
+from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable
 from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
+from fastrank_eval.measures.base import of_package
+from fastrank_eval.measures.judged import ANYWHERE
+from fastrank_eval.measures.parser import text_with_options
 
 __all__ = [
     "RelevanceEvaluator",
@@ -97,9 +113,12 @@ class RelevanceEvaluator:
         asked = [one for name in measures for one in supported_nicknames.get(name, [name])]
         # As there: a name without parameters adds nothing to the same one with some.
         asked = without_defaults(asked, _VERSION)
-        self._lines = report_lines(asked, _VERSION, relevance_level)
-        self._judgments = Judgments(query_relevance)
-        self._judged_only = judged_docs_only_flag
+        lines, judged = report_lines(asked, _VERSION, relevance_level), Judgments(query_relevance)
+        if any(line.has_gains for line in lines):
+            grades = np.unique(judged.pairs.numbers).tolist()
+            lines = tuple(line.for_grades(grades) for line in lines)
+        self._lines, self._judged = lines, judged.pairs
+        self._cuts = Cuts(judged_only=judged_docs_only_flag)
 
     @typed
     def evaluate(self, scores: Any) -> dict[str, dict[str, float]]:
@@ -124,7 +143,82 @@ class RelevanceEvaluator:
         """
         if isinstance(scores, Mapping) and not scores:
             return {}
-        return values_by_query(self._lines, self._judgments, scores, judged_only=self._judged_only)
+        judged = self._judged.dicts
+        retrieved = read_pairs(scores, RUN, asked=judged.by_query if judged else {})
+        by_rows = retrieved.dicts is None or self._reads_rows
+        queries, measured = (self._by_rows if by_rows else self._by_ranks)(retrieved)
+        if not queries:
+            return {}
+        columns = []
+        for line in self._lines:
+            values = []
+            for one in line.measures:
+                text = text_with_options(one)
+                values.append(one.to_summand(measured[text if text in measured else str(one)]))
+            if not values:  # texts count 0
+                values = [np.full(len(queries), float(line.fact == "num_q"))]
+            columns.append(np.mean(values, axis=0).tolist() if values[1:] else values[0].tolist())
+        names = [line.name for line in self._lines]
+        rows = zip(queries, zip(*columns, strict=True), strict=True)
+        found = {query: dict(zip(names, values, strict=True)) for query, values in rows}
+        if not (retrieved.empty and isinstance(scores, Mapping)):
+            return found
+        # Queries without a document come last above, and have their place in dicts.
+        asked = chain(map(str, scores), found)
+        return {query: found[query] for query in dict.fromkeys(asked) if query in found}
+
+    @cached_property
+    def _plans(self) -> dict[str, Plan]:
+        """Plan the measures of each column of labels."""
+        return {
+            label: plan_of(
+                group="query", label=label, measures=measures, profile="trec_eval_9", **RANKED
+            )
+            for label, measures in by_label(measures_of(self._lines)).items()
+        }
+
+    @cached_property
+    def _reads_rows(self) -> bool:
+        """Whether a measure needs more than the ranks of judged documents."""
+        every = chain.from_iterable(plan.measures for plan in self._plans.values())
+        return self._judged.dicts is None or any(
+            one.pooled or one.ranks_every_row or not of_package(type(one)) for one in every
+        )
+
+    def _by_ranks(self, retrieved: PairTable) -> tuple[list[str], dict[str, np.ndarray]]:
+        """Measure ranks of judged documents; return queries, values by text."""
+        queries, measured = list[str](), dict[str, np.ndarray]()
+        for label, plan in self._plans.items():
+            queries, ranking = rank_judged(
+                retrieved,
+                self._judged,
+                judged_only=self._cuts.judged_only,
+                anywhere=label == ANYWHERE,
+                with_unjudged=plan.roles.judgments,
+            )
+            if ranking is not None:
+                values = plan.program.measure(ranking, None, 0, False, {}, queries.__getitem__)[0]
+                measured |= _by_text(plan, values[: len(plan.measures), : len(queries)].copy())
+        return queries, measured
+
+    def _by_rows(self, retrieved: PairTable) -> tuple[list[str], dict[str, np.ndarray]]:
+        """Evaluate a table of all documents; return as `_by_ranks` does."""
+        both = Common([retrieved], self._judged, complete=False)
+        if not both.wanted.any():
+            return [], {}
+        both.cut(0, self._cuts, as_float32=True)
+        anywhere, measured = ANYWHERE in self._plans, dict[str, np.ndarray]()
+        ranked = rank_documents(both, as_float32=True, depth=0, anywhere=anywhere)
+        for evaluation in evaluate_ranked(self._lines, ranked, _VERSION)[1].values():
+            values = GroupTable.concat(evaluation.groups).values[0]
+            measured |= _by_text(evaluation.plan, values)
+        return ranked.queries, measured
+
+
+def _by_text(plan: Plan, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Name values of measures by their texts and requested names."""
+    found = dict(zip(map(str, plan.measures), values, strict=True))
+    return found | {requested: found[text] for requested, text in plan.requested.items()}
 
 
 @typed

@@ -399,6 +399,16 @@ def prepare(requests: Sequence[Options]) -> tuple[Evaluator, RowReader]:
     return evaluator, RowReader(source, known.columns, requests[0].limit)
 
 
+def plan_of(**options: Any) -> Plan:
+    """Plan a run of rows that are ranked elsewhere; see `evaluate`."""
+    requests = [Options.read(None, options)]
+    place = _place_of(requests)
+    known = next(iter(place), None) or _Planned([_draft(requests[0])])
+    if not known.drafts[0].roles.fields:
+        place[:] = [known]
+    return known.drafts[0]
+
+
 def _draft(options: Options) -> Plan:
     """Plan a run as far as the source need not be open."""
     choices = _choices(options)

@@ -48,7 +48,7 @@ class Entries(NamedTuple):
     grade: np.ndarray
 
 
-def _with_unjudged(
+def with_unjudged_rows(
     ranking: Ranking, unjudged: RankedRows, starts: np.ndarray, missing: np.ndarray, ties: str
 ) -> Entries:
     """Merge the unjudged rows of each group into its labelled rows.
@@ -368,7 +368,7 @@ def rank(
         unjudged_rows = find_labels(scored.unjudged.view(np.uint8), starts, skip=False)
         ranked_unjudged = cast(RankedRows, ranked_in_order(score, starts, unjudged_rows, order))
         missing = scored.chunk.unjudged_rows()
-        ranking.judged = _with_unjudged(ranking, ranked_unjudged, starts, missing, ties)
+        ranking.judged = with_unjudged_rows(ranking, ranked_unjudged, starts, missing, ties)
     if subtopic_rows is not None:
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, repeat
-from typing import Any
+from operator import countOf
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +17,17 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.integrations.trec.columns import BY_RANK, ELEMENTS
-from fastrank_eval.integrations.trec.lines import FileColumns, not_allowed
+from fastrank_eval.integrations.trec.lines import RUN, FileColumns, not_allowed
 from fastrank_eval.integrations.trec.nested import is_sized
-from fastrank_eval.integrations.trec.pairs import PairDicts, PairTable, id_column, run_ends
+from fastrank_eval.integrations.trec.pairs import (
+    PairDicts,
+    PairTable,
+    id_column,
+    lengths_of,
+    look_up,
+    pack,
+    run_ends,
+)
 from fastrank_eval.io.source import type_name
 
 #: Shares of documents with the number of another document of their query, in scores and in grades,
@@ -24,6 +35,9 @@ from fastrank_eval.io.source import type_name
 _FEW_TIES, _MANY_TIES, LARGEST_GRADE = 0.2, 0.5, 20
 #: Documents of a query whose grades usually tie.
 _LONG = 5
+#: Documents by query.
+Asked: TypeAlias = Mapping[str, Mapping[str, object]]
+NOTHING: Asked = MappingProxyType({})
 
 
 def is_nested(source: object) -> bool:
@@ -41,8 +55,14 @@ def is_one_run(run: Mapping[Any, Any]) -> bool:
     return not (firsts and all(map(is_sized, firsts)))
 
 
-def read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColumns) -> PairTable:
+def read_mapping(
+    source: Mapping[Any, Mapping[Any, Any]],
+    file_columns: FileColumns,
+    asked: Asked = NOTHING,
+) -> PairTable:
     """Read the pairs of ``{query: {doc: number}}``, in its order.
+
+    Documents that are asked for are looked up while those of their query are in the cache.
 
     Raises
     ------
@@ -50,20 +70,28 @@ def read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColu
         If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
         infinite grade.
     """
-    texts, contents = _text_ids(source, "query"), [*source.values()]
-    if not {*map(type, chain.from_iterable(contents))} <= {str}:
-        ids = [
-            _text_ids(docs, f"query {query!r}, document")
-            for query, docs in zip(texts, contents, strict=True)
-        ]
-        contents = [
-            dict(zip(docs, content.values(), strict=True))
-            for docs, content in zip(ids, contents, strict=True)
-        ]
-    by_query = {query: docs for query, docs in zip(texts, contents, strict=True) if docs}
-    values = [*chain.from_iterable(docs.values() for docs in by_query.values())]
-    numbers = _numbers_of_mapping(values, file_columns)
-    if numbers is None:
+    every = dict(zip(_text_ids(source, "query"), source.values(), strict=True))
+    # A mapping may have a truth of its own.
+    by_query = {query: docs for query, docs in every.items() if len(docs)}
+    kind, are_packed = "d" if file_columns is RUN else "q", True
+    packed, found = list[bytes](), list[bytes]()
+    numbers: np.ndarray | None
+    for query, docs in by_query.items():
+        if countOf(map(type, docs), str) < len(docs):
+            ids = _text_ids(docs, f"query {query!r}, document")
+            by_query[query] = docs = dict(zip(ids, docs.values(), strict=True))
+        try:
+            packed.append(pack(docs.values(), kind))
+            if query in asked:
+                found.append(look_up(docs, asked[query]))
+        except (TypeError, OverflowError, struct.error):  # a fraction, or no number
+            are_packed = False
+    if are_packed:
+        numbers = np.frombuffer(b"".join(packed), kind)
+    else:
+        values = [*chain.from_iterable(docs.values() for docs in by_query.values())]
+        numbers = _numbers_of_mapping(values, file_columns)
+    if numbers is None or not_allowed(numbers, file_columns.number).any():
         rows = ((q, d, n) for q, docs in by_query.items() for d, n in docs.items())
         query, doc, number = next(
             row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
@@ -72,13 +100,16 @@ def read_mapping(source: Mapping[Any, Mapping[Any, Any]], file_columns: FileColu
             f"Query {query!r}, document {doc!r}: the {file_columns.number} {number!r} is no "
             f"{'finite ' * (file_columns.number == 'grade')}number."
         )
-    lengths = np.fromiter(map(len, by_query.values()), np.int64, len(by_query))
-    empty = [query for query, docs in zip(texts, contents, strict=True) if not docs]
-    return PairTable(PairDicts(by_query, lengths, numbers), file_columns.number, empty=empty)
+    empty = [query for query in every if query not in by_query]
+    looked_up = b"".join(found) if asked else None
+    dicts = PairDicts(by_query, lengths_of(by_query.values()), numbers, looked_up)
+    return PairTable(dicts, file_columns.number, empty=empty)
 
 
 def _text_ids(ids: Collection[object], what: str) -> list[str]:
     """Convert ids to texts: integers become their digits."""
+    if {*map(type, ids)} <= {str}:
+        return cast("list[str]", [*ids])
     texts = [*map(_id_text, ids, repeat(what))]
     if len({*texts}) < len(texts):
         twice = next(text for i, text in enumerate(texts) if text in texts[:i])

@@ -33,7 +33,6 @@ from fastrank_eval.integrations.trec.join import (
     read_both,
     reading_notes,
 )
-from fastrank_eval.integrations.trec.lines import RUN
 from fastrank_eval.integrations.trec.measures import (
     Line,
     at_level,
@@ -43,7 +42,6 @@ from fastrank_eval.integrations.trec.measures import (
 )
 from fastrank_eval.integrations.trec.nested import is_ranked
 from fastrank_eval.integrations.trec.pairs import Common, Cuts
-from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import requested_measures, text_with_options
@@ -256,7 +254,7 @@ def trec_report(
         notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
     notes += cuts.note(tag, *both.cut(0, cuts, as_float32=as_float32))
     depth = max((line.depth for line in lines), default=0)
-    anywhere = ANYWHERE in _by_label(_measures_of(lines))
+    anywhere = ANYWHERE in by_label(measures_of(lines))
     ranked = rank_documents(both, as_float32=as_float32, depth=depth, anywhere=anywhere)
     # Their memory serves the evaluation.
     del retrieved, judgements, both
@@ -270,47 +268,11 @@ def check_level(level: float) -> None:
     checked("level", level, number(above=0))
 
 
-def values_by_query(
-    lines: tuple[Line, ...], judgments: Judgments, run: object, *, judged_only: bool
-) -> dict[str, dict[str, float]]:
-    """Compute the lines of trec_eval 9 for each judged query that a run has.
-
-    Returns
-    -------
-    dict of str to dict of str to float
-        By query, in the order of the run, and by name of the line. As in pytrec_eval, the value of
-        a geometric mean is a logarithm, that of ``num_q`` is 1, and those of texts are 0.
-    """
-    retrieved = read_pairs(run, RUN)
-    both = Common([retrieved], judgments.pairs, complete=False)
-    if not both.wanted.any():
-        return {}
-    both.cut(0, Cuts(judged_only=judged_only), as_float32=True)
-    anywhere = ANYWHERE in _by_label(_measures_of(lines))
-    ranked = rank_documents(both, as_float32=True, depth=0, anywhere=anywhere)
-    lines, evaluations = _evaluate_ranked(lines, ranked, 9)
-    measured: dict[str, np.ndarray] = {}
-    computed: dict[str, str] = {}
-    for evaluation in evaluations.values():
-        groups = GroupTable.concat(evaluation.groups)
-        measured |= dict(zip(map(str, groups.measures), groups.values[0], strict=True))
-        computed |= evaluation.plan.requested
-    columns = []
-    for line in lines:
-        texts = [computed.get(text_with_options(one), str(one)) for one in line.measures]
-        values = [one.to_summand(measured[t]) for one, t in zip(line.measures, texts, strict=True)]
-        if not values:
-            values = [np.full(len(ranked.queries), float(line.fact == "num_q"))]
-        columns.append(np.mean(values, axis=0).tolist() if values[1:] else values[0].tolist())
-    names = [line.name for line in lines]
-    rows = zip(ranked.queries, zip(*columns, strict=True), strict=True)
-    found = {query: dict(zip(names, values, strict=True)) for query, values in rows}
-    # Queries without a document come last in `both`, and have their place in dicts.
-    asked = map(str, run) if isinstance(run, Mapping) else ()
-    return {query: found[query] for query in dict.fromkeys(chain(asked, found)) if query in found}
+#: How rows are evaluated that stand in the order of ranks, tied ones by id.
+RANKED: Mapping[str, Any] = {"score": "score", "ties": "input", "order": "sorted"}
 
 
-def _evaluate_ranked(
+def evaluate_ranked(
     lines: tuple[Line, ...], ranked: RankedQueries, version: int
 ) -> tuple[tuple[Line, ...], dict[str, Evaluation]]:
     """Evaluate lines by column of labels; give gains to all grades."""
@@ -322,22 +284,19 @@ def _evaluate_ranked(
             ranked.table,
             group="query",
             label=label,
-            score="score",
             measures=measures,
             profile=f"trec_eval_{version}",
-            # Rows are in the order of ranks, tied ones by id.
-            ties="input",
-            order="sorted",
+            **RANKED,
             # A fifth of the rows is judged: full batches took 40 MB more.
             batch_rows=min(max(ranked.table.num_rows // 4, 1 << 18), 1 << 19),
         )
-        for label, measures in _by_label(_measures_of(lines)).items()
+        for label, measures in by_label(measures_of(lines)).items()
     }
     return lines, evaluations
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
-    lines, evaluations = _evaluate_ranked(lines, ranked, version)
+    lines, evaluations = evaluate_ranked(lines, ranked, version)
     results = {label: result_of(evaluation) for label, evaluation in evaluations.items()}
     names = ranked.queries
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
@@ -365,7 +324,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
     return TrecReport(tag, lines, tuple(summary), queries, tuple(columns), notes)
 
 
-def _measures_of(lines: Iterable[Line]) -> list[Measure]:
+def measures_of(lines: Iterable[Line]) -> list[Measure]:
     """List the measures of lines, or one where there is none."""
     return list(chain.from_iterable(line.measures for line in lines)) or [measure("NumRet")]
 
@@ -374,12 +333,12 @@ def _label_of(one: Measure) -> str:
     return one.label_column() or "grade"
 
 
-def _by_label(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
+def by_label(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
     """Group measures by the column of labels that they read."""
-    by_label: dict[str, list[Measure]] = {}
+    found: dict[str, list[Measure]] = {}
     for one in measures:
-        by_label.setdefault(_label_of(one), []).append(one)
-    return by_label
+        found.setdefault(_label_of(one), []).append(one)
+    return found
 
 
 def _notes(tag: str, measures: Sequence[Measure], table: pa.Table) -> Iterator[str]:

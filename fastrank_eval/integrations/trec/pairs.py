@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import fields
 from functools import cached_property
-from itertools import chain, count, pairwise, repeat
-from typing import Any, cast
+from itertools import chain, pairwise, repeat
+from operator import is_
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +72,27 @@ def id_column(ids: Sequence[str], what: str) -> pa.Array:
         raise SourceError(f"The {what} {error.object!r} is not valid text: {error}.") from error
 
 
+def pack(numbers: Collection[Any], kind: str = "d") -> bytes:
+    """Pack numbers as float64, or int64 if `kind` is ``"q"``.
+
+    Raises
+    ------
+    struct.error, TypeError, OverflowError
+        If one is no number, or none of the kind.
+    """
+    return struct.pack(f"{len(numbers)}{kind}", *numbers)
+
+
+def look_up(docs: Mapping[str, Any], asked: Collection[str]) -> bytes:
+    """Pack the numbers of documents, NaN for those that are not there."""
+    return pack([*map(docs.get, asked, repeat(np.nan))])
+
+
+def lengths_of(parts: Collection[Sized]) -> np.ndarray:
+    """Get the length of each part, int64."""
+    return np.fromiter(map(len, parts), np.int64, len(parts))
+
+
 @dataclass(frozen=True)
 class PairDicts:
     """The rows of ``{query: {doc: number}}``, in its order.
@@ -82,22 +104,28 @@ class PairDicts:
     lengths : ndarray of int64, shape (queries,)
         Their number.
     numbers : ndarray of int64 or float64, shape (rows,)
+    found : bytes or None
+        `look_up` of the documents that were asked for, of each query that has some.
     """
 
     by_query: Mapping[str, Mapping[str, object]]
     lengths: np.ndarray
     numbers: np.ndarray
+    found: bytes | None = None
 
-    @property
-    def docs(self) -> list[str]:
-        """The document of each row."""
-        return [*chain.from_iterable(self.by_query.values())]
+    def numbers_of(self, docs: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """Get the numbers of mappings, mostly those of all queries."""
+        own = self.by_query.values()
+        if len(own) == len(docs) and all(map(is_, own, docs)):
+            return self.numbers.astype(np.float64, copy=False)
+        return np.frombuffer(b"".join([pack(each.values()) for each in docs]))
 
     def table(self, number: str) -> pa.Table:
         """Make the columns of a `PairTable`."""
         firsts = np.cumsum(self.lengths) - self.lengths
         queries = run_ends(id_column([*self.by_query], "query"), firsts, len(self.numbers))
-        columns = [queries, id_column(self.docs, "document"), arrow_column(self.numbers)]
+        docs = id_column([*chain.from_iterable(self.by_query.values())], "document")
+        columns = [queries, docs, arrow_column(self.numbers)]
         return pa.Table.from_arrays(columns, names=["query", "doc", number])
 
 
@@ -230,7 +258,6 @@ class Pairs:
 
     Attributes
     ----------
-    names : list of str
     queries : pyarrow.LargeStringArray, shape (queries,)
     starts : ndarray of int64, shape (queries + 1,)
         The first pair of each query, then the number of pairs.
@@ -246,77 +273,8 @@ class Pairs:
     """
 
     def __init__(self, tables: Sequence[PairTable]) -> None:
-        self.tables = tables
-        dicts = [table.dicts for table in tables if table.dicts is not None]
-        if len(dicts) == len(tables):
-            self._number_dicts(dicts)
-        else:
-            self._number_columns()
-        self.query = np.repeat(np.arange(len(self.names), dtype=np.int32), np.diff(self.starts))
-
-    def _number_dicts(self, dicts: Sequence[PairDicts]) -> None:
-        """Number pairs by the hashes of texts, which Python keeps.
-
-        The documents of the first table that has a query come first. Those of the others have codes
-        by first appearance, and the first table looks its own up: runs are longer than judgements.
-        """
-        tables = [one.by_query for one in dicts]
-        self.names = [*dict.fromkeys(chain.from_iterable(tables))]
-        owner, lengths, sizes = np.empty((3, len(self.names)), np.int64)
-        codes = [array("q") for _ in tables]
-
-        def look_up() -> Iterator[Iterator[int]]:
-            code = 0
-            for q, query in enumerate(self.names):
-                first: Mapping[str, object] | None = None
-                index: dict[str, int] = {}
-                for i, by_query in enumerate(tables):
-                    docs = by_query.get(query)
-                    if docs is None:
-                        continue
-                    if first is None:
-                        first, owner[q], lengths[q] = docs, i, len(docs)
-                    elif not index:
-                        index = dict(zip(docs, count(code), strict=False))
-                        codes[i].extend(index.values())
-                    else:
-                        codes[i].extend([index.setdefault(d, code + len(index)) for d in docs])
-                sizes[q] = len(index)
-                code += len(index)
-                yield map(index.get, first or (), repeat(-1))
-
-        code_of_first = np.fromiter(chain.from_iterable(look_up()), np.int64)
-        known = np.flatnonzero(code_of_first >= 0)
-        is_new = np.ones(int(sizes.sum()), np.bool_)
-        is_new[code_of_first[known]] = False
-        new = np.diff(np.append(0, np.cumsum(is_new))[np.append(0, np.cumsum(sizes))])
-        self.starts = frozen(np.append(0, np.cumsum(lengths + new)))
-        pair_of_first = _count_from(self.starts[:-1], lengths)
-        pair_of_code = np.empty(len(is_new), np.int64)
-        pair_of_code[code_of_first[known]] = pair_of_first[known]
-        pair_of_code[is_new] = _count_from(self.starts[:-1] + lengths, new)
-
-        pairs_in_all, before = int(self.starts[-1]), sum(len(one.numbers) for one in dicts)
-        kind: Any = np.int32 if pairs_in_all < 1 << 31 else np.int64
-        self.rows = [np.full(pairs_in_all, -1, kind) for _ in tables]
-        self._first_rows = np.empty(pairs_in_all, np.int64)
-        number = {query: q for q, query in enumerate(self.names)}
-        for i, one in reversed([*enumerate(dicts)]):
-            before -= len(one.numbers)
-            queries = np.array([number[query] for query in one.by_query], np.int64)
-            order = np.argsort(queries)
-            of_query = one.lengths[order]
-            rows = _count_from((np.cumsum(one.lengths) - one.lengths)[order], of_query)
-            is_first = np.repeat(owner[queries[order]] == i, of_query)
-            pairs = np.empty(len(rows), np.int64)
-            pairs[is_first] = pair_of_first[np.repeat(owner == i, lengths)]
-            pairs[~is_first] = pair_of_code[np.frombuffer(codes[i], np.int64)]
-            self.rows[i][pairs] = rows
-            self._first_rows[pairs] = before + rows
-
-    def _number_columns(self) -> None:
         """Number pairs by a hash table for the documents of each query."""
-        tables = self.tables
+        self.tables = tables
         query, self.queries = _encode_queries([table.rows["query"] for table in tables])
         order = np.argsort(query, kind="stable")
         bounds = np.searchsorted(query, np.arange(len(self.queries) + 1), sorter=order)
@@ -346,31 +304,17 @@ class Pairs:
             table.select(part, int(self.starts[-1]))
             for table, part in zip(tables, np.split(pair, lengths[:-1]), strict=True)
         ]
+        self.query = np.repeat(np.arange(len(self.queries), dtype=np.int32), np.diff(self.starts))
 
     @cached_property
-    def names(self) -> list[str]:
-        """The queries as texts."""
-        return cast("list[str]", self.queries.to_pylist())
-
-    @cached_property
-    def queries(self) -> pa.Array:
-        """The queries as a column, large string."""
-        return id_column(self.names, "query")
-
-    @cached_property
-    def _docs(self) -> pa.ChunkedArray | list[str]:
+    def _docs(self) -> pa.ChunkedArray:
         """The document of each row, tables one after another."""
-        if all(table.dicts for table in self.tables):
-            return [*chain.from_iterable(t.dicts.docs for t in self.tables if t.dicts)]
         docs = [chunk for table in self.tables for chunk in table.rows["doc"].chunks]
         return pa.chunked_array(docs, pa.large_string())
 
     def docs(self, pairs: np.ndarray) -> pa.Array:
         """Get the documents of some pairs, large string."""
-        rows, docs = self._first_rows[pairs], self._docs
-        if isinstance(docs, list):
-            return id_column([docs[row] for row in rows.tolist()], "document")
-        return take_texts(docs, rows)
+        return take_texts(self._docs, self._first_rows[pairs])
 
     def values(self, table: int) -> tuple[np.ndarray, np.ndarray]:
         """Get the number of each pair in a table, and which have none."""
@@ -387,7 +331,7 @@ class Pairs:
         if not names:
             return np.zeros(len(self.starts) - 1, np.bool_)
         known = {*names}
-        return np.array([name in known for name in self.names], np.bool_)
+        return np.array([name in known for name in self.queries.to_pylist()], np.bool_)
 
     def ranked(self, table: int, as_float32: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rank pairs of a run by query: descending score, then descending id.
@@ -532,12 +476,6 @@ def decoded(table: pa.Table, kind: pa.DataType | None = None) -> pa.Table:
             column = column.cast(kind)
         table = table.set_column(i, field.name, column)
     return table
-
-
-def _count_from(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Count up from each number, as often as its length says."""
-    ends = np.cumsum(lengths)
-    return np.repeat(firsts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def _encode_queries(columns: Sequence[pa.ChunkedArray]) -> tuple[np.ndarray, pa.Array]:

@@ -30,6 +30,8 @@ from fastrank_eval.integrations.trec.columns import (
 )
 from fastrank_eval.integrations.trec.dicts import (
     LARGEST_GRADE,
+    NOTHING,
+    Asked,
     are_whole,
     dicts_of,
     is_nested,
@@ -230,6 +232,7 @@ def read_pairs(
     names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
     remedy: str = DUPLICATES_OPTION,
+    asked: Asked = NOTHING,
 ) -> PairTable:
     """Read the pairs of a run or judgements; return a `PairTable` as it is.
 
@@ -244,6 +247,8 @@ def read_pairs(
         Format of files.
     remedy : str
         As in `PairTable`.
+    asked : mapping of str to mapping of str
+        Documents by query; a run of dicts keeps their scores, for `rank_judged`.
     """
     if isinstance(source, PairTable):
         return source
@@ -254,7 +259,7 @@ def read_pairs(
             )
         return source.pairs
     checked("duplicates", duplicates, one_of(*DUPLICATES))
-    pairs = read_rows(source, file_columns, names, form)
+    pairs = read_rows(source, file_columns, names, form, asked)
     pairs.duplicates, pairs.remedy = duplicates, remedy
     return pairs
 
@@ -317,7 +322,11 @@ class Judgments:
 
 
 def read_rows(
-    source: object, file_columns: FileColumns, names: Mapping[str, str | None], form: str | None
+    source: object,
+    file_columns: FileColumns,
+    names: Mapping[str, str | None],
+    form: str | None,
+    asked: Asked = NOTHING,
 ) -> PairTable:
     """Read all rows."""
     checked("format", form, one_of(None, _TREC, *FORMATS))
@@ -325,7 +334,7 @@ def read_rows(
     if texts is None:
         if form == _TREC:
             raise ArgumentError("format='trec' applies to text: leave it out.")
-        return _read_objects(source, file_columns, names, form)
+        return _read_objects(source, file_columns, names, form, asked)
     text = texts[0]
     if form == _TREC or not (is_json(text) or _is_header(text, file_columns, names)):
         return _read_lines(texts, file_columns)
@@ -336,7 +345,7 @@ def read_rows(
             content = _as_json(text, file_columns, names, whole)
         else:
             content = read_header(text, text_names(file_columns, names))
-        return _read_objects(content, file_columns, names, form, whole)
+        return _read_objects(content, file_columns, names, form, asked, whole)
     except (SourceError, ColumnError) as error:
         if text.name in str(error):
             raise
@@ -364,6 +373,7 @@ def _read_objects(
     file_columns: FileColumns,
     names: Mapping[str, str | None],
     form: str | None,
+    asked: Asked,
     whole: str = WHOLE,
 ) -> PairTable:
     """Read what is no text: dicts, rows, tables, files of columns.
@@ -381,7 +391,8 @@ def _read_objects(
             )
         if is_dict:
             refuse_levels(content, file_columns.number, whole)
-        return (read_mapping if is_dict else read_ranked)(content, file_columns)
+            return read_mapping(content, file_columns, asked)
+        return read_ranked(content, file_columns)
     with closing_readers():
         return read_columns(content, file_columns, names, form)
 
