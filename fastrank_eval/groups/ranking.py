@@ -283,14 +283,15 @@ def rank(
     score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
     labels = scored.labels
     order, in_order = None, ranked_rows is not None
+    by_label = weight is None and scored.unjudged is None and subtopic_rows is None
+    if ranked_rows is None and by_label and ties != "input" and len(score) < 1 << 31:
+        ranked_rows = ranked_by_counting(score, starts, labels)
+    if by_label and ties == "item" and ranked_rows is not None and (ranked_rows.size == 1).all():
+        ties = "expected"  # no labelled row has the score of another row
     if item is not None and ties == "item" and len(score):
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)), in_order)
     elif ranked_rows is None:
-        by_label = weight is None and scored.unjudged is None and subtopic_rows is None
-        if by_label and ties != "input" and len(score) < 1 << 31:
-            ranked_rows = ranked_by_counting(score, starts, labels)
-        else:
-            order = order_by_score(score, starts)
+        order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
         ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labels, order))
