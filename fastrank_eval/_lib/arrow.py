@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +51,9 @@ def bytes_column(values: Sequence[str] | Sequence[bytes], kind: pa.DataType) -> 
             return bytes_column([text.encode() for text in values], kind)  # type: ignore[union-attr]
         content = content.encode()
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-    ends = np.array([0, *accumulate(map(len, values))], np.int64 if wide else np.int32)
+    ends = np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
+    if not wide:
+        ends = np.append(ends[:-1].astype(np.int32), np.int32(ends[-1].item()))  # may be too large
     return pa.Array.from_buffers(
         kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(content)]
     )

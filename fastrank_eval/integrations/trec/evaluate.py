@@ -414,6 +414,8 @@ def _plain(line: Line, value: _Value) -> _Value | int:
     return int(value) if line.is_count and not isinstance(value, str) else value
 
 
+#: How the table of `join_runs` is evaluated.
+_JOINED = {"order": "grouped", "unretrieved": "allow", "unjudged": "allow"}
 #: The command line's measures, without those that compare all rows.
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
 #: Profiles in which names have the meaning that trec_eval gives them.
@@ -574,7 +576,7 @@ def evaluate(
             item="doc",
             subtopics="subtopics" if has_subtopics else None,
             measures=[used[place] for place in part.places],
-            **{"unretrieved": "allow", "unjudged": "allow", **part.choices, **options},
+            **{**_JOINED, **part.choices, **options},
         )
         results |= dict.fromkeys(part.places, of_part)
     result = _beside([results[place] for place in range(len(used))], used)
