@@ -778,7 +778,7 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
         yield f"{AT_LEAST} where {what} differ: {unit}s of the one that uses the fewest"
     if any(_visible_parts(comparison)):
         yield "within slices, by composition, and a remainder add up to the difference of all rows"
-    if any(v.warning == "not_paired" for v in slices):
+    if any(v.warning == "not_paired" for v in slices) and all(math.isnan(v.se) for v in slices):
         yield "slices of results are not paired: their differences have no error"
     if slices:
         yield from left_out_notes(comparison.meta)

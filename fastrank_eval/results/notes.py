@@ -298,7 +298,7 @@ def _few(names: Iterable[str]) -> str:
 
 def _negative_grades(values: Iterable[MeasureValue]) -> Iterator[str]:
     """Note rows of negative grade that gain nothing."""
-    rows = max((int(v.details.get(NEGATIVE, 0)) for v in values), default=0)
+    rows = max((int(v.details.get(NEGATIVE, 0)) for v in values if v.by is None), default=0)
     if rows:
         have = "has a negative grade" if rows == 1 else "have negative grades"
         yield f"{count_text(rows, 'row')} {have}: gain 0; see `negative`"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +38,16 @@ from fastrank_eval.slicing.encode import text_value
 from fastrank_eval.stats.intervals import ErrorGroups, Uncertainty, is_rounding, t_interval
 from fastrank_eval.stats.means import GroupPairs
 
+if TYPE_CHECKING:
+    from fastrank_eval.results.result import State
+    from fastrank_eval.stats.score_runs import ScoreTable
+
 #: The column of the data set, before that of the query.
 _BY = "dataset"
 #: Conventions that count, and are added.
 _COUNTS = ("judged_queries", "only_in_run", "only_in_qrels")
-#: Conventions of the rows of a data set, which `notes_of_rows` has.
-_OF_ROWS = (*_COUNTS, *ROW_NOTES)
+#: Conventions of the rows of a data set, which `notes_of_rows` has, and of its own slices.
+_OF_PARTS = (*_COUNTS, *ROW_NOTES, "min_groups", "slices_left_out")
 #: Why a data set has no value of a system.
 _NO_RUN = "no_run"
 _NOTE = (
@@ -126,7 +130,7 @@ class Benchmark(Result):
             rows=sum(part.meta.rows for part in parts),
             groups=sum(part.meta.groups for part in parts),
             conventions={
-                **{name: value for name, value in shared.items() if name not in _OF_ROWS},
+                **{name: value for name, value in shared.items() if name not in _OF_PARTS},
                 **counts,
                 "by": [_BY],
                 "all": "mean or sum of data sets" if has_sums else "mean of data sets",
@@ -145,7 +149,26 @@ class Benchmark(Result):
 
     def __getitem__(self, key: Any) -> Any:
         """Return the result of a data set, or values of groups; see `Result`."""
-        return self.results[key] if key in self.results else super().__getitem__(key)
+        is_name = isinstance(key, str) and key in self.results
+        return self.results[key] if is_name else super().__getitem__(key)
+
+    @property
+    def state(self) -> State:
+        """Refuse the state, which each data set has; see `Result.state`."""
+        raise self._only_of_parts("state", "state")
+
+    @typed
+    def score_table(self, score: str, rel: float = 1) -> ScoreTable:
+        """Refuse the scores, which each data set has; see `Result.score_table`."""
+        del rel
+        raise self._only_of_parts("scores", f"score_table({score!r})")
+
+    def _only_of_parts(self, what: str, call: str) -> ArgumentError:
+        name = next(iter(self.results))
+        return ArgumentError(
+            f"several data sets have no {what} together; take those of each, as in "
+            f"result[{name!r}].{call}."
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the plain Python values that JSON has; see `Result.document`.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import checked, number, one_of, typed
 from fastrank_eval._lib.arrow import as_array, mask_column
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
 from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS, check_names
@@ -559,7 +559,7 @@ def evaluate(
         _refuse_different_queries(joined, joined.only_in_qrels * is_complete)
     if version is not None:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        asked = [with_gains(one, grades) for one in asked]
+        asked = _with_all_gains(asked, grades)
     used = [at_level(one, level).with_display_name(one.display_name) for one in asked]
     has_subtopics = "subtopics" in joined.table.column_names
     results: dict[int, Result] = {}
@@ -610,6 +610,19 @@ def evaluate(
     return result
 
 
+def _with_all_gains(measures: Sequence[Measure], grades: Iterable[float]) -> list[Measure]:
+    """Give gains to all grades; refuse two measures that become one."""
+    found: dict[str, str] = {}
+    for one in measures:
+        text = str(with_gains(one, grades))
+        if found.setdefault(text, str(one)) != str(one):
+            raise MeasureError(
+                f"measures: must have different gains for the judged grades, got {found[text]} and "
+                f"{one}, which are {text}; leave one out."
+            )
+    return [with_gains(one, grades) for one in measures]
+
+
 def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark:
     """Evaluate pairs of judgements and runs by data set."""
     if not isinstance(source, Mapping) or not all(
@@ -624,10 +637,17 @@ def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark
         raise ArgumentError("qrels: must have data sets, got none; name one.")
     results: dict[str, Result] = {}
     for name, pair in source.items():
+        if str(name) in results:
+            raise ArgumentError(
+                f"qrels: must have data sets of different names, got {str(name)!r} twice; "
+                "rename one."
+            )
         try:
             results[str(name)] = evaluate(*pair, **options)
         except FastRankEvalError as error:
-            raise type(error)(f"data set {str(name)!r}: {error}") from error
+            # Some errors are made of other arguments.
+            error.args = (f"data set {str(name)!r}: {error}",)
+            raise
     return Benchmark(results)
 
 

@@ -125,6 +125,7 @@ def test_compare__takes_the_baseline_of_the_evaluation(found):
     assert unpaired.warning == "not_paired"
 
 
+@pytest.mark.slow("400 benchmarks are evaluated")
 def test_interval__of_the_mean_covers_it_in_19_of_20_draws():
     """Data sets of other sizes, means and spreads; a pooled mean would be off."""
     random, inside, draws = np.random.default_rng(7), 0, 400
@@ -278,11 +279,48 @@ def test_files_of_mteb__have_no_other_numbers(tmp_path, measures, options, probl
         ({"nq": (SETS["nq"][0],)}, "run: must be given"),
         (b"q1 0 d1 1", "run: must be given"),
         ({"nq": SETS["nq"], "bad": ({"x": {"d": 1}}, {"y": {"d": 1.0}})}, "data set 'bad': run"),
+        ({1: SETS["nq"], "1": SETS["nq"]}, "must have data sets of different names, got '1' twice"),
     ],
 )
 def test_evaluate__refuses_what_are_no_data_sets(sets, problem):
     with pytest.raises(fe.ArgumentError, match=problem):
         trec.evaluate(sets, measures="AP")
+
+
+def test_errors_of_a_data_set__keep_their_class_and_say_which():
+    with pytest.raises(fe.ColumnError, match="data set 'nq': score column 'bm25' .*row 0 "):
+        trec.evaluate({"nq": SETS["nq"]}, measures="LogLoss")
+
+
+def test_gains__that_are_one_measure_for_a_data_set_are_refused():
+    """Of two data sets each would have another number of measures."""
+    sets = {"x": ({"q": {"a": 1}}, {"q": {"a": 1.0}}), "y": ({"q": {"a": 2}}, {"q": {"a": 1.0}})}
+    measures = ["nDCG(gain={2: 5})", "nDCG(gain={1: 1, 2: 5})"]
+    assert trec.evaluate({"y": sets["y"]}, measures=measures).value(measures[1]) == 1
+    with pytest.raises(fe.MeasureError, match="data set 'x': measures: must have different gains"):
+        trec.evaluate(sets, measures=measures)
+
+
+def test_notes__name_the_data_set_of_rows_once():
+    graded = {"q": {"a": -1, "b": 1}}, {"q": {"a": 1.0}}
+    notes = trec.evaluate({"x": graded, "nq": SETS["nq"]}, measures="nDCG").document()["meta"]
+    assert [note for note in notes["notes"] if "negative grade" in note] == [
+        "x: 1 row has a negative grade: gain 0; see `negative`"
+    ]
+
+
+def test_slices_of_data_sets__are_in_their_results_alone():
+    found = trec.evaluate(SETS, measures="AP", by="query", min_groups=10)
+    assert found.slices() == ("dataset=scifact", "dataset=nq", 'dataset="a,b"')
+    assert "min_groups" not in found.meta.conventions
+    assert "left out" not in repr(found)
+    assert "slices are left out" in repr(found["nq"])
+
+
+def test_slices_with_errors__are_not_said_to_have_none():
+    comparison = trec.evaluate(SETS, measures="AUC,AP").compare(baseline="bm25")
+    assert comparison.find("AP", "ours", "dataset=nq").se > 0
+    assert "their differences have no error" not in repr(comparison)
 
 
 def test_compare__refuses_what_it_cannot_answer(found):
@@ -292,8 +330,10 @@ def test_compare__refuses_what_it_cannot_answer(found):
         found.compare(baseline="bm25", test="randomisation")
     with pytest.raises(fe.ArgumentError, match="baseline: must be one of"):
         found.compare()
-    with pytest.raises(fe.ArgumentError, match="state was not kept"):
+    with pytest.raises(fe.ArgumentError, match=r"no state together; .*result\['scifact'\]\.state"):
         _ = found.state
+    with pytest.raises(fe.ArgumentError, match=r"no scores together; .*\.score_table\('ours'\)"):
+        found.score_table("ours")
 
 
 def test_benchmark__in_every_form(found):
