@@ -311,7 +311,10 @@ def open_row_groups(
     with _parquet(file, handle) as parquet:
         version = _file_version(file, handle)
         metadata = parquet.metadata
-        own = [name for name in targets if name in parquet.schema_arrow.names]
+        schema = parquet.schema_arrow
+        own = [name for name in targets if name in schema.names]
+        # Arrow cannot join the dictionaries inside lists of several row groups.
+        alone = any(_has_inner_dictionary(schema.types[schema.names.index(name)]) for name in own)
         rows = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
         row_groups = tuple(
             (g, rows_of_group)
@@ -335,16 +338,22 @@ def open_row_groups(
         with nullcontext(open_handle) if new_handle is None else new_handle as handle:
             _refuse_changes(file, handle, version, open_handle is not None)
             with _parquet(file, handle, metadata) as parquet:
-                for batch in check_batches(
-                    parquet.iter_batches(max_rows, groups, own, use_threads=threads)
-                ):
-                    remaining -= batch.num_rows
-                    yield batch
+                for some in ((g,) for g in groups) if alone else (groups,):
+                    for batch in check_batches(
+                        parquet.iter_batches(max_rows, some, own, use_threads=threads)
+                    ):
+                        remaining -= batch.num_rows
+                        yield batch
             _refuse_changes(file, handle, version, open_handle is not None)
         if remaining:  # Arrow reads truncated row groups as empty
             raise EOFError(f"{remaining:,} of its rows are missing")
 
     return UnreadBatch(row_groups, read)
+
+
+def _has_inner_dictionary(kind: pa.DataType) -> bool:
+    fields = [kind.field(at).type for at in range(kind.num_fields)]
+    return any(pa.types.is_dictionary(each) or _has_inner_dictionary(each) for each in fields)
 
 
 def _in_python(filesystem: pafs.FileSystem) -> bool:

@@ -134,6 +134,19 @@ def test_lists__wrong_element_of_a_file__names_its_row(tmp_path: Path) -> None:
         values(reader, score="score")
 
 
+@pytest.mark.parametrize("row_group_size", [1, 4])
+def test_lists_of_categories__are_read_from_several_row_groups(
+    tmp_path: Path, row_group_size: int
+) -> None:
+    """Polars and pandas write lists of categories so; Arrow reads one row group at a time."""
+    words = pa.DictionaryArray.from_arrays([0, 1, 2, 0, 1, 2], ["a", "b", "c"])
+    items = pa.ListArray.from_arrays(pa.array([0, 3, 3, 5, 6], pa.int32()), words)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({**ROWS, "item": items}), path, row_group_size=row_group_size)
+    options = {"measures": "GAUC", "by": "item", "ties": "item", "item": "item"}
+    assert str(values(path, **options)) == str(values(FLAT, **options))
+
+
 def test_lists__in_one_thread_or_several__have_the_same_bits() -> None:
     rng = np.random.default_rng(5)
     lengths = rng.integers(0, 30, 3000)
