@@ -173,7 +173,7 @@ _NOT_TESTED = {
 }
 _ROWS_NOT_PAIRED = (
     "; a result does not pair the rows of two models, fe.compare(source, ...) does, and so does "
-    "the state of evaluate(..., baseline=..., keep='state')"
+    "evaluate(..., baseline=...)"
 )
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
