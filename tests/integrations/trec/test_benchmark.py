@@ -288,7 +288,7 @@ def test_evaluate__refuses_what_are_no_data_sets(sets, problem):
 
 
 def test_errors_of_a_data_set__keep_their_class_and_say_which():
-    with pytest.raises(fe.ColumnError, match="data set 'nq': score column 'bm25' .*row 0 "):
+    with pytest.raises(fe.ColumnError, match=r"data set 'nq': score column 'bm25' .*row 0 "):
         trec.evaluate({"nq": SETS["nq"]}, measures="LogLoss")
 
 
