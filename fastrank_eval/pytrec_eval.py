@@ -157,9 +157,9 @@ class RelevanceEvaluator:
                 values.append(one.to_summand(measured[text if text in measured else str(one)]))
             if not values:  # texts count 0
                 values = [np.full(len(queries), float(line.fact == "num_q"))]
-            columns.append(np.mean(values, axis=0).tolist() if values[1:] else values[0].tolist())
+            columns.append(np.mean(values, axis=0) if values[1:] else values[0])
         names = [line.name for line in self._lines]
-        rows = zip(queries, zip(*columns, strict=True), strict=True)
+        rows = zip(queries, np.array(columns).T.tolist(), strict=True)
         found = {query: dict(zip(names, values, strict=True)) for query, values in rows}
         if not (retrieved.empty and isinstance(scores, Mapping)):
             return found

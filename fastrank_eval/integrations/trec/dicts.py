@@ -6,7 +6,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import countOf
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
@@ -150,7 +150,8 @@ def refuse_levels(source: Mapping[Any, Any], number: str, whole: str) -> None:
     path: list[Any] = []
     part: Any = source
     while isinstance(part, Mapping):
-        known = [key for key, value in part.items() if not isinstance(value, Mapping) or value]
+        filled = (key for key, value in part.items() if not isinstance(value, Mapping) or value)
+        known = [*islice(filled, 1)]
         if not known:
             break
         path.append(known[0])

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -358,6 +359,7 @@ def _lines_of_kinds(
     return [line for _, line in lines]
 
 
+@lru_cache(256)
 def _find_trec(request: str, version: int) -> list[tuple[str, str, tuple[str, ...]]] | None:
     """Find names, kinds and parameters of a request to trec_eval, or None.
 
