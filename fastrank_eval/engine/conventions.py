@@ -286,6 +286,8 @@ PROFILES: Mapping[str, Profile] = {
                 *_PYTREC_DIFFERS,
                 "R_cap divides by 0 for a query without a relevant document; RelP is 0 then",
                 "Hole adds queries of the run that have no judgement, too",
+                "a query whose dict of judgements is empty counts in MRR, R_cap, Hole and "
+                "Accuracy there",
             ),
             complete=False,
             refused=_NO_ACCURACY,

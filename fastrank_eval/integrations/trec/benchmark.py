@@ -269,6 +269,11 @@ class Benchmark(Result):
                 "other: must be left out for several data sets, got a result; compare each data "
                 "set, as in mine['nq'].compare(other['nq']), or evaluate all runs together."
             )
+        if len(self.scores) < 2:
+            raise ArgumentError(
+                "run: must be several systems to compare them, got only "
+                f"{self.scores[0]!r}; evaluate all runs together."
+            )
         if choices.get("test") in NEED_GROUPS:
             raise ArgumentError(
                 "test: must be 'clustered_t' or 'clustered_z' for the mean of data sets, got "

@@ -150,6 +150,11 @@ def nauc(
     keys = result.per_group.column(0).to_pylist()
     defined = np.flatnonzero(~np.isnan(values))
     if isinstance(confidence, Mapping):
+        if len(result.group_table().keys) > 1:
+            raise ArgumentError(
+                "confidence: must be numbers in the order of per_group for groups with several "
+                "key columns, got a mapping; of several data sets, pass the result of one."
+            )
         given = [confidence.get(keys[i], math.nan) for i in defined.tolist()]
     elif len(confidence) == len(keys):
         given = [confidence[i] for i in defined.tolist()]

@@ -330,6 +330,9 @@ def test_compare__refuses_what_it_cannot_answer(found):
         found.compare(baseline="bm25", test="randomisation")
     with pytest.raises(fe.ArgumentError, match="baseline: must be one of"):
         found.compare()
+    alone = trec.evaluate({"nq": ({"q": {"a": 1}}, {"q": {"a": 1.0}})}, measures="AP")
+    with pytest.raises(fe.ArgumentError, match=r"several systems .*evaluate all runs together"):
+        alone.compare(baseline="score")
     with pytest.raises(fe.ArgumentError, match=r"no state together; .*result\['scifact'\]\.state"):
         _ = found.state
     with pytest.raises(fe.ArgumentError, match=r"no scores together; .*\.score_table\('ours'\)"):

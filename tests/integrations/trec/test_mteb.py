@@ -98,6 +98,17 @@ def test_nauc__of_the_oracle_is_1_and_needs_a_confidence_of_each_query():
     assert math.isnan(trec.nauc(trec.evaluate(QRELS, QRELS, "RR"), "RR", confidence))
 
 
+def test_nauc__of_several_key_columns__takes_no_mapping():
+    """The first key alone would give queries of one data set one confidence."""
+    runs = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 1.0, "d2": 2.0}}
+    pair = {"q1": {"d1": 1}, "q2": {"d1": 1}}, runs
+    result = fe.trec.evaluate({"x": pair, "y": pair}, measures="RR")
+    with pytest.raises(fe.ArgumentError, match="several key columns, got a mapping; of several"):
+        fe.trec.nauc(result, "RR", {"x": 0.5, "y": 0.25})
+    assert fe.trec.nauc(result, "RR", [4, 2, 3, 1]) == pytest.approx(1)
+    assert fe.trec.nauc(result["x"], "RR", {"q1": 0.5, "q2": 0.25}) == pytest.approx(1)
+
+
 def test_nauc__of_any_result__leaves_out_groups_without_a_value():
     log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 0, 0, 1, 0], "s": [3.0, 2, 1, 2, 5, 4]}
     result = fe.evaluate(log, group="user", label="click", score="s", measures="RR,GAUC")
