@@ -142,8 +142,9 @@ PROGRAMS = {
     "integrations import none of the libraries that they serve": (
         "import fastrank_eval as fe; before = loaded(['fastrank_eval.integrations']); "
         "fe.integrations.lightgbm_metric(group=[1]); fe.integrations.scorer(); "
-        "fe.integrations.ir_measures; print(before, "
-        "loaded(['catboost', 'ir_measures', 'lightgbm', 'sklearn', 'xgboost']))",
+        "fe.integrations.ir_measures; fe.integrations.sentence_transformers; print(before, "
+        "loaded(['catboost', 'ir_measures', 'lightgbm', 'sentence_transformers', 'sklearn', "
+        "'torch', 'xgboost']))",
         "[] []",
     ),
 }

@@ -325,7 +325,8 @@ PROFILES: Mapping[str, Profile] = {
             {**_OF_LISTS, "ties": "input"},
             {"nDCG": _LINEAR, "AP": {"over": "min"}},
             (
-                "tied scores are in the order of a heap, which depends on the size of the corpus",
+                "tied scores are ordered by ascending id since 6.1, and before by a heap, whose "
+                "order depends on the size of the corpus",
                 "relevant documents are a set: all grades are 1",
             ),
             refused={

@@ -8,6 +8,9 @@
     xgboost.train(..., custom_metric=fe.integrations.xgboost_metric("GAUC", group=users))
     CatBoostClassifier(eval_metric=fe.integrations.catboost_metric("GAUC", group=users))
     fe.integrations.ir_measures.register()
+    SentenceTransformerTrainer(
+        ..., evaluator=fe.integrations.sentence_transformers.evaluator(queries, corpus, relevant)
+    )
     sklearn.metrics.make_scorer(fe.integrations.scorer("GAUC"), response_method="predict_proba")
 
 This module imports none of these libraries; each function needs only its own library.
@@ -19,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastrank_eval.integrations import ir_measures
+    from fastrank_eval.integrations import ir_measures, sentence_transformers
     from fastrank_eval.integrations.metrics import (
         catboost_metric,
         group_score,
@@ -34,6 +37,7 @@ __all__ = [
     "ir_measures",
     "lightgbm_metric",
     "scorer",
+    "sentence_transformers",
     "xgboost_metric",
 ]
 
@@ -42,8 +46,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "ir_measures":
-        return import_module(f"{__name__}.ir_measures")
+    if name in ("ir_measures", "sentence_transformers"):
+        return import_module(f"{__name__}.{name}")
     return getattr(import_module(f"{__name__}.metrics"), name)
 
 

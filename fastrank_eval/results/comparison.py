@@ -463,7 +463,8 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
             f"groups joined by key: {joined['both']:,} in both results, {joined['only_base']:,} "
             f"only in the baseline, {joined['only_candidate']:,} only in the candidate"
         )
-        if joined["rows_differ"]:
+        # Two runs retrieve other documents for a query.
+        if joined["rows_differ"] and "complete" not in comparison.meta.conventions:
             notes.append(
                 f"{count_text(joined['rows_differ'], 'group')} with other numbers of rows in the "
                 "two results: they may not have the same rows"

@@ -8,6 +8,7 @@ needs none of the requirements of the wheel.
 from __future__ import annotations
 
 import copy
+import csv
 import importlib.util
 import math
 import sys
@@ -342,6 +343,85 @@ def test_mteb__its_own_nauc_and_p_mrr(name, mteb):
     found = fe.trec.p_mrr(first, second, moved)
     wanted = mteb.calculate_pmrr(first, second, moved)
     assert np.mean(list(found.values())) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.fixture
+def theirs(monkeypatch) -> Any:
+    """The evaluator of sentence-transformers; its file imports little of the package."""
+    pytest.importorskip("torch")
+    similarity = types.ModuleType("sentence_transformers.util.similarity")
+    similarity.SimilarityFunction = str
+    base = own_file("sentence_transformers", "base/evaluation/evaluator.py")
+    for name, module in (
+        ("sentence_transformers.util.similarity", similarity),
+        ("sentence_transformers.base.evaluation.evaluator", base),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
+    path = "sentence_transformer/evaluation/information_retrieval.py"
+    return own_file("sentence_transformers", path).InformationRetrievalEvaluator
+
+
+class Embeddings:
+    """A model of a table, whose scores tie if its numbers are whole."""
+
+    similarity_fn_name = "dot"
+
+    def __init__(self, seed: int, whole: bool) -> None:
+        random = np.random.default_rng(seed)
+        table = random.integers(-1, 2, (800, 3)) if whole else random.normal(size=(800, 8))
+        self.table, self.told = table.astype(np.float32), []
+        self.model_card_data = types.SimpleNamespace(set_evaluation_metrics=self.tell)
+
+    def tell(self, evaluator: object, metrics: dict[str, float], epoch: int, step: int) -> None:
+        self.told.append((metrics, epoch, step))
+
+    def encode(self, texts: list[str], convert_to_tensor: bool, **_: object) -> Any:
+        import torch
+
+        assert convert_to_tensor
+        return torch.tensor(self.table[[int(text) for text in texts]])
+
+    encode_query = encode_document = encode
+
+    def similarity(self, queries: Any, documents: Any) -> Any:
+        return queries @ documents.T
+
+
+@pytest.mark.parametrize("chunk", [128, 50_000])
+@pytest.mark.parametrize("whole", [False, True])
+def test_sentence_transformers__its_own_evaluator(theirs, whole, chunk, tmp_path):
+    random = np.random.default_rng(chunk)
+    queries = {f"q{i}": str(i) for i in range(60)}
+    corpus = {f"d{i}": str(60 + i) for i in random.permutation(700)}
+    relevant = {q: {f"d{i}" for i in random.integers(0, 700, i % 6)} for i, q in enumerate(queries)}
+    relevant |= {"unknown": {"d1"}, "q1": {"d1", "unknown"}}
+    arguments = {"name": "sample", "corpus_chunk_size": chunk}
+    ours = fe.integrations.sentence_transformers.evaluator(queries, corpus, relevant, **arguments)
+    own = theirs(queries, corpus, relevant, **arguments)
+    for step in (10, 20):
+        model = Embeddings(step, whole)
+        values = [
+            one(model, str(tmp_path / name), 1.0, step)
+            for name, one in (("ours", ours), ("theirs", own))
+        ]
+        assert ours.primary_metric == own.primary_metric == "sample_dot_ndcg@10"
+        assert len(values[1]) == 15
+        assert {key: values[0][key] for key in values[1]} == pytest.approx(values[1], abs=1e-12)
+        # What the model card has.
+        (card, *ours_at), (own_card, *own_at) = model.told
+        assert ours_at == own_at
+        assert {key: card[key] for key in own_card} == pytest.approx(own_card, abs=1e-12)
+    tables = []
+    for name in ("ours", "theirs"):
+        (file,) = (tmp_path / name).iterdir()
+        with file.open(newline="") as lines:
+            tables.append((file.name, [*csv.DictReader(lines)]))
+    (name, rows), (own_name, own_rows) = tables
+    assert name == own_name
+    assert [row["steps"] for row in rows] == [row["steps"] for row in own_rows] == ["10", "20"]
+    for row, own_row in zip(rows, own_rows, strict=True):
+        numbers = {key: float(value) for key, value in own_row.items()}
+        assert {key: float(row[key]) for key in numbers} == pytest.approx(numbers, abs=1e-12)
 
 
 # ---- with our module in place of pytrec_eval -----------------------------------------------------

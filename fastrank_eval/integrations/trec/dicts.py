@@ -70,7 +70,7 @@ def read_mapping(
         If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
         infinite grade.
     """
-    every = dict(zip(_text_ids(source, "query"), source.values(), strict=True))
+    every = dict(zip(text_ids(source, "query"), source.values(), strict=True))
     # A mapping may have a truth of its own.
     by_query = {query: docs for query, docs in every.items() if len(docs)}
     kind, are_packed = "d" if file_columns is RUN else "q", True
@@ -78,7 +78,7 @@ def read_mapping(
     numbers: np.ndarray | None
     for query, docs in by_query.items():
         if countOf(map(type, docs), str) < len(docs):
-            ids = _text_ids(docs, f"query {query!r}, document")
+            ids = text_ids(docs, f"query {query!r}, document")
             by_query[query] = docs = dict(zip(ids, docs.values(), strict=True))
         try:
             packed.append(pack(docs.values(), kind))
@@ -106,7 +106,7 @@ def read_mapping(
     return PairTable(dicts, file_columns.number, empty=empty)
 
 
-def _text_ids(ids: Collection[object], what: str) -> list[str]:
+def text_ids(ids: Collection[object], what: str) -> list[str]:
     """Convert ids to texts: integers become their digits."""
     if {*map(type, ids)} <= {str}:
         return cast("list[str]", [*ids])
@@ -182,7 +182,7 @@ def read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTab
     docs = id_column(
         [*map(_id_text, chain.from_iterable(lists.values()), repeat("document"))], "document"
     )
-    texts = _text_ids(lists, "query")
+    texts = text_ids(lists, "query")
     queries = id_column(
         [query for query, size in zip(texts, lengths, strict=True) if size], "query"
     )
