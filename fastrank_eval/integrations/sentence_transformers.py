@@ -410,7 +410,7 @@ def _judged(
 
 
 def _class() -> type[RetrievalEvaluator]:
-    """Make the class a subclass of that which the trainer asks for."""
+    """Make the class a subclass of the one that the trainer asks for."""
     names = {"__module__": __name__, "__doc__": RetrievalEvaluator.__doc__}
     for module, base in _BASES.items():
         with suppress(ImportError):
