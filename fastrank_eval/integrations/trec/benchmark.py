@@ -149,8 +149,13 @@ class Benchmark(Result):
 
     def __getitem__(self, key: Any) -> Any:
         """Return the result of a data set, or values of groups; see `Result`."""
-        is_name = isinstance(key, str) and key in self.results
-        return self.results[key] if is_name else super().__getitem__(key)
+        if isinstance(key, str) and key in self.results:
+            return self.results[key]
+        try:
+            return super().__getitem__(key)
+        except MeasureError as error:
+            names = ", ".join(map(repr, self.results))
+            raise MeasureError(f"{error} Data sets: {names}.") from error
 
     @property
     def state(self) -> State:

@@ -323,6 +323,11 @@ def test_slices_with_errors__are_not_said_to_have_none():
     assert "their differences have no error" not in repr(comparison)
 
 
+def test_key__that_is_no_data_set__names_them(found):
+    with pytest.raises(fe.MeasureError, match=r"Data sets: 'scifact', 'nq', 'a,b'\."):
+        found["scifcat"]
+
+
 def test_compare__refuses_what_it_cannot_answer(found):
     with pytest.raises(fe.ArgumentError, match="other: must be left out"):
         found.compare(found, baseline="bm25")
