@@ -10,12 +10,14 @@ import gzip
 import io
 import os
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,8 +171,10 @@ def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
 
 
 def text_of_stream(stream: Any) -> Text:
-    """Make a text of an open file; ``"-"`` is standard input."""
-    if stream == "-":
+    """Make a text of an open file, or of the path of a pipe; ``"-"`` is standard input."""
+    if is_pipe(stream):
+        name, stream = repr(os.fspath(stream)), io.BytesIO(Path(stream).read_bytes())
+    elif stream == "-":
         stream = getattr(sys.stdin, "buffer", None)
         if stream is None or sys.stdin.isatty():
             raise SourceError("Nothing is piped into standard input. Pipe in a file.")
@@ -186,6 +190,14 @@ def text_of_stream(stream: Any) -> Text:
 def is_stream(source: object) -> bool:
     """Return whether this is an open file."""
     return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
+
+
+def is_pipe(source: object) -> bool:
+    """Return whether this is the path of a pipe, such as ``<(...)`` of a shell."""
+    if isinstance(source, str | os.PathLike):
+        with suppress(OSError, ValueError):
+            return stat.S_ISFIFO(Path(source).stat().st_mode)
+    return False
 
 
 def _line_blocks(stream: io.BufferedIOBase) -> Iterator[bytearray]:

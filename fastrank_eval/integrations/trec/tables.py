@@ -45,6 +45,7 @@ from fastrank_eval.integrations.trec.lines import (
     FileColumns,
     Lines,
     Text,
+    is_pipe,
     is_stream,
     read_lines,
     text_of_bytes,
@@ -116,9 +117,9 @@ def read_run(
 
         * a path or URI of a text file of any suffix, compressed (gzip, zstd, LZ4) or not; of a
           folder or glob of such files; or a list of them, read as one run;
-        * ``"-"`` (standard input), an open file, or the text as bytes. Text is lines of TREC; lines
-          ``qid docno rank`` (MS MARCO) or ``qid docno score``; CSV or TSV with a line of names; or
-          JSON of a form below, or lines of it;
+        * ``"-"`` (standard input), a pipe (``<(...)`` of a shell), an open file, or the text as
+          bytes. Text is lines of TREC; lines ``qid docno rank`` (MS MARCO) or ``qid docno score``;
+          CSV or TSV with a line of names; or JSON of a form below, or lines of it;
         * a Parquet or Arrow file, a pyarrow Table, a frame, or any other source of `open_source`,
           with columns of ids (text, or integers, which become their digits) and numbers. A column
           of lists of documents has one row for each query;
@@ -403,7 +404,7 @@ def _find_texts(
     """List the texts of a source, or None if it has columns."""
     if isinstance(source, bytes | bytearray | memoryview):
         return [text_of_bytes(source)]
-    if (isinstance(source, str) and source == "-") or is_stream(source):
+    if (isinstance(source, str) and source == "-") or is_stream(source) or is_pipe(source):
         return [text_of_stream(source)]
     if isinstance(source, str | os.PathLike):
         source = [source]

@@ -3,8 +3,10 @@
 import gzip
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -364,3 +366,23 @@ def test_duplicates__in_lists__are_refused_or_chosen() -> None:
 @pytest.mark.parametrize("case", cases("trec_layouts"), ids=lambda case: ascii(str(case)))
 def test_layout__that_is_unclear__is_refused(case: Case) -> None:
     case.check(case.answer(globals()))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_pipe_by_path(tmp_path, is_packed):
+    content = b"q1 Q0 d7 1 2.5 bm25\nq1 Q0 d3 2 1.5 bm25\n"
+    pipe = tmp_path / "run"
+    os.mkfifo(pipe)
+    packed = gzip.compress(content) if is_packed else content
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(pipe.write_bytes, packed)
+        found = trec.read_run(str(pipe))
+    assert found.equals(trec.read_run(content))
+
+
+def test_unknown_name_of_numbers():
+    table = {"query": ["q1"], "doc": ["d1"], "rel": [1]}
+    with pytest.raises(fe.ColumnError, match="grade, label, relevance; for another pass grade="):
+        trec.read_qrels(table)
+    assert trec.read_qrels(table, grade="rel")["grade"].to_pylist() == [1]
