@@ -149,7 +149,7 @@ def read_columns(
     try:
         require_columns(opened.schema, source_names.values(), source=opened.name)
     except ColumnError as error:
-        raise ColumnError(f"{error}{_other_names(present, source_names, names)}") from error
+        raise ColumnError(f"{error}{_other_names(present, source_names, names, number)}") from error
     is_rank = source_names.get(number) == "rank" and names.get(number) is None
     batches = list(_batches(opened, source_names, file_columns, is_rank))
     columns = [name for name in file_columns.columns if name != "run"]
@@ -174,10 +174,18 @@ def _queries_of(rows: Sequence[pa.RecordBatch], column: _Column) -> list[str]:
 
 
 def _other_names(
-    present: Sequence[str], found: Mapping[str, str], names: Mapping[str, str | None]
+    present: Sequence[str],
+    found: Mapping[str, str],
+    names: Mapping[str, str | None],
+    number: str,
 ) -> str:
-    """Say how columns of ids may be called, nearest names first."""
-    if {found["query"], found["doc"]} <= {*present} or names.get("query") or names.get("doc"):
+    """Say how columns may be called, nearest names of ids first."""
+    if {found["query"], found["doc"]} <= {*present}:
+        if number not in found or names.get(number):
+            return ""
+        known = ", ".join(_OTHER_NAMES[number][:3])
+        return f" Known names of {number}s are {known}; for another pass {number}=."
+    if names.get("query") or names.get("doc"):
         return ""
     nearest = sorted(_ID_NAMES, key=lambda pair: -len({*pair} & {*present}))[:3]
     known = ", ".join(f"{query} and {doc}" for query, doc in nearest)
