@@ -171,7 +171,7 @@ def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
 
 
 def text_of_stream(stream: Any) -> Text:
-    """Make a text of an open file, or of the path of a pipe; ``"-"`` is standard input."""
+    """Make a text of an open file, a pipe or ``"-"`` (standard input)."""
     if is_pipe(stream):
         name, stream = repr(os.fspath(stream)), io.BytesIO(Path(stream).read_bytes())
     elif stream == "-":
@@ -193,7 +193,7 @@ def is_stream(source: object) -> bool:
 
 
 def is_pipe(source: object) -> bool:
-    """Return whether this is the path of a pipe, such as ``<(...)`` of a shell."""
+    """Return whether this is the path of a pipe, such as ``<(...)``."""
     if isinstance(source, str | os.PathLike):
         with suppress(OSError, ValueError):
             return stat.S_ISFIFO(Path(source).stat().st_mode)
