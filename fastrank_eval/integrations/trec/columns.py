@@ -181,7 +181,7 @@ def _other_names(
 ) -> str:
     """Say how columns may be called, nearest names of ids first."""
     if {found["query"], found["doc"]} <= {*present}:
-        if number not in found or names.get(number):
+        if names.get(number) or found.get(number, present[0]) in present:
             return ""
         known = ", ".join(_OTHER_NAMES[number][:3])
         return f" Known names of {number}s are {known}; for another pass {number}=."
