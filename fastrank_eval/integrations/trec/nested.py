@@ -263,8 +263,9 @@ def _is_list(docs: object) -> bool:
 
 
 def is_sized(value: object) -> bool:
-    """Return whether this has elements; texts have none."""
-    return hasattr(value, "__len__") and not isinstance(value, str)
+    """Return whether this has elements; texts and numbers have none."""
+    is_array = hasattr(value, "__len__") or hasattr(value, "__dlpack__")
+    return is_array and not isinstance(value, str) and getattr(value, "ndim", 1) > 0
 
 
 def are_paths(lists: Mapping[Any, Any]) -> bool:

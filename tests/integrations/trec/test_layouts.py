@@ -386,3 +386,26 @@ def test_unknown_name_of_numbers():
     with pytest.raises(fe.ColumnError, match="grade, label, relevance; for another pass grade="):
         trec.read_qrels(table)
     assert trec.read_qrels(table, grade="rel")["grade"].to_pylist() == [1]
+
+
+class Tensor:
+    """An array of DLPack without a length."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = np.array(values)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.values.__dlpack_device__()
+
+
+def test_arrays_as_numbers_and_columns():
+    scalars = {query: {doc: np.array(s) for doc, s in docs.items()} for query, docs in RUN.items()}
+    rows = [(query, doc, score) for query, docs in RUN.items() for doc, score in docs.items()]
+    queries, docs, scores = map(list, zip(*rows, strict=True))
+    columns = {"query": queries, "doc": docs, "score": Tensor(scores)}
+    expected = [value.value for value in trec.evaluate(QRELS, RUN, MEASURES)]
+    for run in (scalars, columns):
+        assert [value.value for value in trec.evaluate(QRELS, run, MEASURES)] == expected
