@@ -488,9 +488,9 @@ class History:
             # The weeks and months of later nights may have this one; without states they stay.
             later = night.date + dt.timedelta(days=_LONGEST_PERIOD - 1)
             self._database.execute(
-                "DELETE FROM state WHERE date > ?1 AND date <= ?2 AND label = ?3 AND kind = ?4 AND "
+                "DELETE FROM state WHERE date > ? AND date <= ? AND label = ? AND kind = ? AND "
                 "EXISTS (SELECT 1 FROM state AS own WHERE own.label = state.label AND "
-                "own.date = state.date AND own.kind <> ?4)",
+                "own.date = state.date AND own.kind <> state.kind)",
                 (night.date.isoformat(), later.isoformat(), night.label, PERIODS),
             )
             # Only later nights of the same age are compared with provisional values.
@@ -760,9 +760,9 @@ class History:
         for name in names:
             self._database.execute(
                 "INSERT OR IGNORE INTO not_evaluated "
-                "SELECT date, ?1, reason, written_at FROM not_evaluated AS other "
-                "WHERE date NOT IN (SELECT date FROM night WHERE label = ?1)",
-                (name,),
+                "SELECT date, ?, reason, written_at FROM not_evaluated AS other "
+                "WHERE date NOT IN (SELECT date FROM night WHERE label = ?)",
+                (name, name),
             )
         places = ", ".join("?" * len(names))
         self._database.execute(
