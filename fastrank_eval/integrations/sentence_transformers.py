@@ -164,6 +164,7 @@ class RetrievalEvaluator:
         self._collection, self._judgments = collection, judgments
         self._measures, self._options = measures, options
         self._notes, self._config = notes, config
+        self._calls = 0
         # Refuses wrong options now, and not after an epoch of training.
         doc = next(iter(collection.documents))
         self._evaluate("model", {query: {doc: 1.0} for query in collection.queries}, 0)
@@ -194,7 +195,10 @@ class RetrievalEvaluator:
         """
         run, cut = self._collection.rank(model)
         similarity = model.similarity_fn_name
-        where = f"step {steps}" if steps >= 0 else f"epoch {epoch:g}" if epoch >= 0 else "model"
+        self._calls += 1
+        where = f"call {self._calls}"
+        if steps >= 0 or epoch >= 0:
+            where = f"step {steps}" if steps >= 0 else f"epoch {epoch:g}"
         last, self.result = self.result, self._evaluate(where, run, cut)
         low, high = self.result.interval(self._measures[0])
         values = {_name(one): self.result.value(one) for one in self._measures}
@@ -345,6 +349,10 @@ def evaluator(
     >>> evaluate.primary_metric, evaluate.result["RR@10"]
     ('letters_dot_mrr@10', array([1. , 0.5]))
     """
+    if "baseline" in options:
+        raise ArgumentError(
+            "baseline: must not be given, as each call is compared with the last one; leave it out."
+        )
     sizes = {"most": most, "batch_size": batch_size, "corpus_chunk_size": corpus_chunk_size}
     for argument, size in sizes.items():
         checked(argument, size, integer(1))

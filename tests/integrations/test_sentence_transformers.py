@@ -155,11 +155,13 @@ def test_second_call__tests_the_difference__as_two_results_do():
 
 def test_names__without_steps__are_of_the_epoch():
     evaluate = evaluator(QUERIES, CORPUS, RELEVANT, "RR")
-    for epoch, name in ((1, "epoch 1"), (1.5, "epoch 1.5"), (-1, "model")):
+    for epoch, name in ((1, "epoch 1"), (1.5, "epoch 1.5"), (-1, "call 3")):
         evaluate(Model(3), epoch=epoch)
         assert evaluate.result.scores == (name,)
     evaluate(Model(4))
-    assert evaluate.comparison.baseline == "model"
+    assert (evaluate.comparison.baseline, *evaluate.comparison.scores) == ("call 3", "call 4")
+    with pytest.raises(fe.ArgumentError, match="baseline: must not be given"):
+        evaluator(QUERIES, CORPUS, RELEVANT, "RR", baseline="model")
 
 
 def test_one_query__has_no_interval__and_no_such_value():

@@ -89,7 +89,8 @@ class Benchmark(Result):
     --------
     >>> from fastrank_eval import trec
     >>> qrels, run = {"q1": {"d3": 1}}, {"q1": {"d5": 2.5, "d3": 1.5}}
-    >>> found = trec.evaluate({"scifact": (qrels, run), "nq": (qrels, {"q1": {"d3": 1.5}})}, "RR")
+    >>> sets = {"scifact": (qrels, run), "nq": (qrels, {"q1": {"d3": 1.5}})}
+    >>> found = trec.evaluate(sets, measures="RR")
     >>> found.value("RR"), found.value("RR", slice="dataset=scifact"), found["nq"].value("RR")
     (0.75, 0.5, 1.0)
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
@@ -529,6 +529,11 @@ def evaluate(
         given = {**locals(), **options}
         del given["options"], given["qrels"], given["run"]
         return _evaluate_data_sets(qrels, given)
+    if isinstance(run, str | Measure) and _are_data_sets(qrels) and not _have_ids(qrels):
+        raise ArgumentError(
+            f"run: must be left out for several data sets, got {str(run)!r}; pass measures="
+            f"{str(run)!r}."
+        )
     tool = None if profile is None else profile_of(profile)
     if drop_self is None:
         drop_self = tool is not None and tool.drop_self
@@ -623,12 +628,22 @@ def _with_all_gains(measures: Sequence[Measure], grades: Iterable[float]) -> lis
     return [with_gains(one, grades) for one in measures]
 
 
-def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark:
-    """Evaluate pairs of judgements and runs by data set."""
-    if not isinstance(source, Mapping) or not all(
+def _are_data_sets(source: object) -> TypeGuard[Mapping[object, Sequence[Any]]]:
+    """Return whether these are pairs of judgements and runs."""
+    return isinstance(source, Mapping) and all(
         isinstance(pair, tuple | list) and len(pair) == 2 and pair[1] is not None
         for pair in source.values()
-    ):
+    )
+
+
+def _have_ids(source: Mapping[object, Sequence[Any]]) -> bool:
+    """Return whether lists have ids of documents, or paths."""
+    return all(isinstance(one, str | int) for pair in source.values() for one in pair)
+
+
+def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark:
+    """Evaluate pairs of judgements and runs by data set."""
+    if not _are_data_sets(source):
         raise ArgumentError(
             "run: must be given, or pairs of judgements and runs by data set, as in "
             "evaluate({'scifact': (qrels, {'bm25': run})}); pass the run second."

@@ -207,8 +207,9 @@ def read_both(
         if not are_swapped(judged, read):
             return judged, read
     raise ArgumentError(
-        "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
-        "first and the runs second. If these are grades, pass read_qrels(qrels)."
+        "qrels: must be grades of documents by query, got scores of runs, or judgements by name; "
+        "pass one set of judgements first and the runs second. If these are grades, pass "
+        "read_qrels(qrels)."
     )
 
 

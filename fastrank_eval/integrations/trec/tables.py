@@ -429,8 +429,8 @@ def _find_texts(
     for text in texts if len(texts) > 1 else []:
         if is_json(text):
             raise SourceError(
-                f"{text.name} is JSON, and is read by itself. Read each file, and join the tables "
-                "(pyarrow.concat_tables)."
+                f"{text.name} is JSON, and is read by itself. Pass each file alone; several tasks "
+                "are data sets: evaluate({task: (qrels, file), ...})."
             )
         if _is_header(text, file_columns, names):
             kind = "tsv" if b"\t" in text.head.partition(b"\n")[0] else "csv"

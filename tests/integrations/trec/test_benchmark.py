@@ -328,6 +328,15 @@ def test_key__that_is_no_data_set__names_them(found):
         found["scifcat"]
 
 
+def test_evaluate__with_measures_in_the_place_of_runs__says_where_they_go():
+    with pytest.raises(fe.ArgumentError, match=r"run: must be left out .* measures='AP'\."):
+        trec.evaluate(SETS, "AP")
+    # Lists of two documents are judgements.
+    run = b"q1 Q0 d2 1 1.0 x"
+    value = trec.evaluate({"q1": ["d1", "d2"]}, run, "R@1").value("R@1")
+    assert value == 0.5
+
+
 def test_compare__refuses_what_it_cannot_answer(found):
     with pytest.raises(fe.ArgumentError, match="other: must be left out"):
         found.compare(found, baseline="bm25")
