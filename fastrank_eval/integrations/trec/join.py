@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
@@ -278,12 +278,15 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
     if _has_columns(run, QRELS, names):
         raise ArgumentError(f"run: must have a column of scores, got {list(run)}; {SWAPPED_RUN}")
     if not run:
-        raise ArgumentError("No run is given: the mapping of names to runs is empty.")
+        raise ArgumentError(
+            "run: must be one run or a mapping of names to runs, got {}; pass {'bm25': ...}, for "
+            "instance."
+        )
     for name in run:
         if not isinstance(name, str) or name in ("query", "doc", "grade", "subtopics", ANYWHERE):
             raise ArgumentError(
-                f"A run cannot be called {name!r}: its scores become a column beside query, doc, "
-                "grade and subtopics. Name it otherwise."
+                "run: must have names that are text and none of 'query', 'doc', 'grade', "
+                f"'subtopics', {ANYWHERE!r}, which are other columns, got {shown(name)}; rename it."
             )
     return dict(run)
 
