@@ -23,6 +23,7 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.elementary import exp
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.run import plan_of
@@ -35,7 +36,13 @@ from fastrank_eval.integrations.trec.evaluate import (
     measures_of,
 )
 from fastrank_eval.integrations.trec.join import rank_documents, rank_judged
-from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns, is_stream
+from fastrank_eval.integrations.trec.lines import (
+    QRELS,
+    RUN,
+    FileColumns,
+    is_stream,
+    text_of_bytes,
+)
 from fastrank_eval.integrations.trec.measures import (
     NICKNAMES,
     TREC_MEASURES,
@@ -231,7 +238,16 @@ def compute_aggregated_measure(measure: str, values: Sequence[float]) -> float:
     ----------
     measure : str
     values : sequence of float
-        At least one; of `RelevanceEvaluator.evaluate`.
+        Of `RelevanceEvaluator.evaluate`; at least one for a mean.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ArgumentError
+        If there is no value to take the mean of; pytrec_eval returns NaN.
 
     Examples
     --------
@@ -240,6 +256,11 @@ def compute_aggregated_measure(measure: str, values: Sequence[float]) -> float:
     """
     if measure.startswith("num_"):
         return float(np.sum(values))
+    if not len(values):
+        raise ArgumentError(
+            f"values: must have a value for the mean of {measure}, got none; check that the run "
+            "has a judged query."
+        )
     mean = float(np.mean(values))
     return exp(mean) if measure.startswith("gm_") else mean
 
@@ -297,6 +318,9 @@ def parse_qrel(f_qrel: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def _parse(lines: Iterable[str], columns: FileColumns) -> dict[str, dict[str, float]]:
-    is_lines = not is_stream(lines)
-    source = "\n".join(line.rstrip("\r\n") for line in lines).encode() if is_lines else lines
-    return dicts_of(read_pairs(source, columns).table, columns.number)
+    source: object = lines
+    if not is_stream(lines):
+        text = "\n".join(line.rstrip("\r\n") for line in lines)
+        source = text_of_bytes(text.encode(), "the lines passed")
+    remedy = f"read it by fastrank_eval.trec.read_{columns.kind}(..., duplicates='first')."
+    return dicts_of(read_pairs(source, columns, remedy=remedy).table, columns.number)

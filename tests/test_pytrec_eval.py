@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -177,8 +178,14 @@ def test_files__are_parsed_as_by_pytrec_eval():
         for lines in (io.StringIO(text), text.splitlines(), text.splitlines(keepends=True)):
             assert getattr(ours, parse)(lines) == expected
     assert ours.parse_run(run.splitlines())["q3"] == {}
-    with pytest.raises(fe.SourceError, match="'q1' has document 'd7' twice"):
+    twice = (
+        "Query 'q1' has document 'd7' twice: the lines passed, line 1 and line 4. Leave one out, "
+        "or read it by fastrank_eval.trec.read_run(..., duplicates='first')."
+    )
+    with pytest.raises(fe.SourceError, match=f"^{re.escape(twice)}$"):
         ours.parse_run([run, "q1 Q0 d7 1 2 bm25"])
+    with pytest.raises(fe.SourceError, match=r"^the lines passed, line 2: its grade "):
+        ours.parse_qrel(["q1 0 d3 1", "q1 0 d5 x"])
 
 
 @pytest.mark.parametrize("name", ["map", "num_ret", "gm_map"])
@@ -186,6 +193,13 @@ def test_values__are_aggregated_as_by_pytrec_eval(name):
     values = [0.25, 0.5, -1.0]
     expected = peer.compute_aggregated_measure(name, values)
     assert ours.compute_aggregated_measure(name, values) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["map", "gm_map"])
+def test_no_values__have_a_sum_but_no_mean(name):
+    assert ours.compute_aggregated_measure("num_ret", []) == 0
+    with pytest.raises(fe.ArgumentError, match=f"^values: .* mean of {name}, got none; check"):
+        ours.compute_aggregated_measure(name, [])
 
 
 @pytest.mark.parametrize("form", ["dicts", "table", "text"])

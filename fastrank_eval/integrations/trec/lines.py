@@ -165,9 +165,9 @@ def _open_file(file: File) -> Iterator[_Bytes]:
         yield _decompressed(handle)
 
 
-def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
-    """Make a text of bytes."""
-    return Text("the bytes passed", lambda: nullcontext(_decompressed(io.BytesIO(content))))
+def text_of_bytes(content: bytes | bytearray | memoryview, name: str = "the bytes passed") -> Text:
+    """Make a text of bytes; `name` is for messages."""
+    return Text(name, lambda: nullcontext(_decompressed(io.BytesIO(content))))
 
 
 def text_of_stream(stream: Any) -> Text:

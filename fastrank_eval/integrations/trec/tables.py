@@ -402,6 +402,8 @@ def _find_texts(
     source: object, file_columns: FileColumns, names: Mapping[str, str | None]
 ) -> list[Text] | None:
     """List the texts of a source, or None if it has columns."""
+    if isinstance(source, Text):
+        return [source]
     if isinstance(source, bytes | bytearray | memoryview):
         return [text_of_bytes(source)]
     if (isinstance(source, str) and source == "-") or is_stream(source) or is_pipe(source):
