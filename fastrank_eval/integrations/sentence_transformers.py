@@ -15,17 +15,18 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import checked, integer, typed
+from fastrank_eval._lib.arguments import checked, integer, shown, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path, csv_text
 from fastrank_eval.integrations.trec.dicts import text_ids
 from fastrank_eval.integrations.trec.evaluate import evaluate
+from fastrank_eval.integrations.trec.measures import LONG_NAMES
 from fastrank_eval.integrations.trec.tables import Judgments, read_qrels
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.comparison import Comparison
-from fastrank_eval.results.report import count_text
+from fastrank_eval.results.report import count_text, list_text
 from fastrank_eval.results.result import Result
 
 #: Those of InformationRetrievalEvaluator, its primary one first.
@@ -34,14 +35,7 @@ _MEASURES = (
     "P@1,P@3,P@5,P@10,R@1,R@3,R@5,R@10"
 )
 #: Their names there.
-_NAMES = {
-    "AP": "MAP",
-    "P": "Precision",
-    "R": "Recall",
-    "RR": "MRR",
-    "Success": "Accuracy",
-    "nDCG": "NDCG",
-}
+_NAMES = {**LONG_NAMES, "Success": "Accuracy"}
 #: Its arguments for the encoders.
 _ENCODING = (
     *("truncate_dim", "query_prompt", "query_prompt_name", "corpus_prompt", "corpus_prompt_name"),
@@ -192,7 +186,13 @@ class RetrievalEvaluator:
         -------
         dict of str to float
             The values of the measures, and the interval and difference of the first one.
+
+        Raises
+        ------
+        ArgumentError
+            If the model cannot encode or compare, or similarities are NaN.
         """
+        _check_model(model)
         run, cut = self._collection.rank(model)
         similarity = model.similarity_fn_name
         self._calls += 1
@@ -219,6 +219,10 @@ class RetrievalEvaluator:
         if card is not None:
             card.set_evaluation_metrics(self, metrics, epoch, steps)
         return metrics | {f"{prefix}{key.lower()}": value for key, value in difference.items()}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The class of the trainer has no name from which pickle finds it.
+        return _without_state, (), self.__dict__
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the options that model cards show."""
@@ -318,13 +322,14 @@ def evaluator(
     -------
     RetrievalEvaluator
         Where sentence-transformers is installed, one of its evaluators. It calls any model that
-        has ``encode_query`` and ``encode_document``, or ``encode``, and ``similarity``.
+        has ``encode_query`` and ``encode_document``, or ``encode``, ``similarity`` and
+        ``similarity_fn_name``.
 
     Raises
     ------
     ArgumentError
         If no relevant document is in `corpus` for one of `queries`, or `most` is below the cutoff
-        of a measure; in a call if similarities are NaN.
+        of a measure; in a call if the model cannot encode or compare, or similarities are NaN.
     FastRankEvalError
         As `fastrank_eval.trec.evaluate` does, also for wrong options.
 
@@ -425,6 +430,26 @@ def _class() -> type[RetrievalEvaluator]:
             bases = RetrievalEvaluator, getattr(import_module(module), base)
             return type(RetrievalEvaluator.__name__, bases, names)
     return RetrievalEvaluator
+
+
+def _without_state() -> RetrievalEvaluator:
+    """Make an evaluator whose attributes are set later."""
+    return object.__new__(_class())
+
+
+def _check_model(model: Any) -> None:
+    """Raise unless a model has the methods that are called."""
+    lacking = [
+        name for name in ("encode", "similarity", "similarity_fn_name") if not hasattr(model, name)
+    ]
+    if hasattr(model, "encode_query") and hasattr(model, "encode_document"):
+        lacking = [name for name in lacking if name != "encode"]
+    if lacking:
+        raise ArgumentError(
+            "model: must have encode (or encode_query and encode_document), similarity and "
+            f"similarity_fn_name, got {shown(model)} without {list_text(lacking)}; pass a "
+            "SentenceTransformer, for instance."
+        )
 
 
 def _name(one: Measure) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import pickle
 import sys
 import types
 from collections.abc import Iterable
@@ -347,6 +348,10 @@ def test_class__is_one_of_sentence_transformers__which_its_trainer_asks_for(
     evaluate = evaluator(QUERIES, CORPUS, RELEVANT, "RR")
     assert isinstance(evaluate, Base)
     assert evaluate(Model(3)).keys() == {"dot_mrr", "dot_mrr_ci_low", "dot_mrr_ci_high"}
+    sent = pickle.loads(pickle.dumps(evaluate))  # noqa: S301
+    assert isinstance(sent, Base)
+    assert sent(Model(4)) == evaluate(Model(4))
+    assert "dot_mrr_delta" in sent(Model(5))
 
 
 def test_greater_is_better__unless_the_first_measure_is_of_holes():
@@ -378,6 +383,20 @@ def test_wrong_arguments__are_refused_before_a_model_trains(changed, told):
     arguments: dict[str, Any] = {"queries": QUERIES, "corpus": CORPUS, "relevant_docs": RELEVANT}
     with pytest.raises(fe.FastRankEvalError, match=told):
         evaluator(**{**arguments, **changed})
+
+
+def test_models__without_a_method__are_refused():
+    class Queries:
+        similarity_fn_name = "dot"
+        encode_query = encode_document = Model.encode
+
+    evaluate = evaluator(QUERIES, CORPUS, RELEVANT)
+    for model, told in (
+        (Queries(), "got a value of type Queries without similarity; pass a SentenceTransformer"),
+        (None, "got None without encode, similarity, similarity_fn_name; "),
+    ):
+        with pytest.raises(fe.ArgumentError, match=f"^model: must have encode .*{told}"):
+            evaluate(model)
 
 
 def test_similarities__that_are_nan__are_refused():

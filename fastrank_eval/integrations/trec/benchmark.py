@@ -25,6 +25,7 @@ from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.engine.group_table import GroupTable
 from fastrank_eval.engine.records import MeasureValue, finite
+from fastrank_eval.integrations.trec.measures import LONG_NAMES
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.compare import Paired, compare_results, errors_of_records, no_value
@@ -55,14 +56,7 @@ _NOTE = (
     "queries, not of the choice of data sets"
 )
 #: The names of measures in the files of MTEB.
-_MTEB = {
-    "nDCG": "ndcg",
-    "AP": "map",
-    "R": "recall",
-    "P": "precision",
-    "RR": "mrr",
-    "Success": "hit_rate",
-}
+_MTEB = {**{name: long.lower() for name, long in LONG_NAMES.items()}, "Success": "hit_rate"}
 
 
 class Benchmark(Result):

@@ -210,6 +210,8 @@ TREC_MEASURES: Mapping[str, _TrecMeasure] = {
     "rbp_resid": _TrecMeasure("RBPres", since=10, parse=_persistence("RBPres(p={})")),
     "unj": _TrecMeasure("Unjudged@{}", ("5", "10", "20"), since=10),
 }
+#: The names that sentence-transformers and, in lower case, MTEB have for measures.
+LONG_NAMES = {"nDCG": "NDCG", "AP": "MAP", "R": "Recall", "P": "Precision", "RR": "MRR"}
 _OFFICIAL_NAMES = (
     *("runid", "num_q", "num_ret", "num_rel", "num_rel_ret", "map", "gm_map", "Rprec", "bpref"),
     *("recip_rank", "iprec_at_recall", "P"),
