@@ -168,6 +168,7 @@ KEPT = ("values", "groups", "scores", "state", "clusters")
 #: How to keep values of groups, in messages: in Python and on the command line.
 KEEP_VALUES, KEEP_GROUPS = "keep='values' (--per-group)", "keep='groups' (--keep-groups)"
 KEEP_CLUSTERS = "keep='clusters' (--keep-clusters)"
+CONFIDENCE = number(above=0, below=1, remedy="pass 0.95, for instance, or leave it out")
 #: Every option by name, in the order of the parameters.
 OPTIONS: dict[str, Option] = {
     "group": _column(
@@ -311,7 +312,7 @@ OPTIONS: dict[str, Option] = {
         "float",
         "Confidence of the intervals of the values; clusters, by default groups, are independent.",
         0.95,
-        number(above=0, below=1),
+        CONFIDENCE,
         refused="rows metrics classes explain",
         section="Output",
         metavar="SHARE",

@@ -17,7 +17,6 @@ from fastrank_eval._lib.arguments import (
     checked,
     integer,
     is_whole,
-    number,
     one_of,
     typed,
 )
@@ -25,6 +24,7 @@ from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_null
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.engine.options import CONFIDENCE
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss
 from fastrank_eval.measures.calibration import Outcomes
@@ -401,7 +401,7 @@ READERS: dict[str, Reader] = {
     "points": _points,
     "bins": integer(1, 10**6),
     "binning": one_of("equal-count", "equal-width"),
-    "confidence": number(above=0, below=1),
+    "confidence": CONFIDENCE,
     "cutoffs": _cutoffs,
     "activity": one_of("rows", "positives"),
     "buckets": _buckets,

@@ -27,7 +27,7 @@ _Record = TypeVar("_Record", bound=Any)
 def find_measure(
     name: str | Measure, names: Mapping[str, str], requested: Mapping[str, str]
 ) -> Measure:
-    """Look up a measure by any alias, or by its requested name.
+    """Look up a measure by any alias, or by its requested or display name.
 
     Parameters
     ----------
@@ -42,7 +42,13 @@ def find_measure(
     MeasureError
         If the result does not have it.
     """
-    parsed = measure(name)
+    try:
+        parsed = measure(name)
+    except MeasureError:  # such as trec_eval's "ndcg_1=3"
+        text = next((text for text, shown in names.items() if shown == name), None)
+        if text is None:
+            raise
+        return measure(text)
     result = find_computed(parsed, names, requested)
     if result is None:
         # A profile may have computed another measure under the name that is looked up.

@@ -280,8 +280,9 @@ class Benchmark(Result):
                 f"{choices['test']!r}; compare a data set, as in "
                 f"result[{next(iter(self.results))!r}].compare(...)."
             )
-        if baseline is None and (paired := next(iter(self.results.values()))._paired):
-            baseline = paired.baseline
+        if baseline is None:
+            paired = (part._paired for part in self.results.values())
+            baseline = next((one.baseline for one in paired if one), None)
         errors = None if baseline is None else _Differences(self.results, self, baseline)
         return compare_results(self, errors, None, baseline, choices)
 

@@ -6,6 +6,7 @@ Compute and print the report of trec_eval.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -28,6 +29,7 @@ from fastrank_eval.integrations.trec.join import (
     Joined,
     RankedQueries,
     join_runs,
+    name_runs,
     no_common_query,
     rank_documents,
     read_both,
@@ -562,10 +564,11 @@ def evaluate(
         raise no_common_query(judged, joined.only_in_run, are_lists=is_ranked(run))
     if not all(part.counts_absent(complete) for part in parts):
         _refuse_different_queries(joined, joined.only_in_qrels * is_complete)
+    used = asked
     if version is not None:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        asked = _with_all_gains(asked, grades)
-    used = [at_level(one, level).with_display_name(one.display_name) for one in asked]
+        used = _with_all_gains(asked, grades)
+    used = [at_level(one, level).with_display_name(one.display_name) for one in used]
     has_subtopics = "subtopics" in joined.table.column_names
     results: dict[int, Result] = {}
     for part in parts:
@@ -604,7 +607,7 @@ def evaluate(
         **({"reading_notes": tuple(notes)} if notes else {}),
         **_facts(joined),
     }
-    # A measure is found by the name that was asked for, without the level.
+    # A measure is found by the name that was asked for, without the level and other gains.
     requested = dict(result.requested) | {
         text_with_options(one): result.requested.get(text_with_options(other), str(other))
         for one, other in zip(asked, used, strict=True)
@@ -650,20 +653,33 @@ def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark
         )
     if not source:
         raise ArgumentError("qrels: must have data sets, got none; name one.")
-    results: dict[str, Result] = {}
-    for name, pair in source.items():
-        if str(name) in results:
+    baseline, columns = options.get("baseline"), {n: options[n] for n in ("query", "doc", "score")}
+    is_compared: dict[str, bool] = {}
+    for name, (_, given) in zip(map(str, source), source.values(), strict=True):
+        if name in is_compared:
             raise ArgumentError(
-                f"qrels: must have data sets of different names, got {str(name)!r} twice; "
-                "rename one."
+                f"qrels: must have data sets of different names, got {name!r} twice; rename one."
             )
-        try:
-            results[str(name)] = evaluate(*pair, **options)
-        except FastRankEvalError as error:
-            # Some errors are made of other arguments.
-            error.args = (f"data set {str(name)!r}: {error}",)
-            raise
+        with _named_in_errors(name):
+            runs = name_runs(given, columns)
+        is_compared[name] = len(runs) > 1 and baseline in runs
+    results: dict[str, Result] = {}
+    for (name, has_both), pair in zip(is_compared.items(), source.values(), strict=True):
+        # A data set without the baseline or another system has no difference.
+        leave_out = {"baseline": None} if any(is_compared.values()) and not has_both else {}
+        with _named_in_errors(name):
+            results[name] = evaluate(*pair, **{**options, **leave_out})
     return Benchmark(results)
+
+
+@contextmanager
+def _named_in_errors(name: str) -> Iterator[None]:
+    """Name the data set in errors; some are made of other arguments."""
+    try:
+        yield
+    except FastRankEvalError as error:
+        error.args = (f"data set {name!r}: {error}",)
+        raise
 
 
 class _Part(NamedTuple):

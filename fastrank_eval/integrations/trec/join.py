@@ -161,7 +161,7 @@ def join_runs(
 
     `anywhere` adds the column `ANYWHERE`, grades of documents that are judged for any query.
     """
-    runs = _name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
+    runs = name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
     remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
     judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
     both = Common(read, judged, complete)
@@ -258,7 +258,7 @@ def no_common_query(judged: int, retrieved: int, *, are_lists: bool = False) -> 
     )
 
 
-def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
+def name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
     """Name the column of each run."""
     parts = run if isinstance(run, list | tuple) else []
     known = known_names(RUN, names)

@@ -125,6 +125,27 @@ def test_compare__takes_the_baseline_of_the_evaluation(found):
     assert unpaired.warning == "not_paired"
 
 
+@pytest.mark.parametrize("lacking", ["bm25", "ours"])
+def test_baseline__of_a_data_set_without_two_systems__has_no_difference_there(lacking):
+    qrels, runs = SETS["nq"]
+    sets = {"nq": (qrels, {n: runs[n] for n in ("bm25", "ours") if n != lacking})}
+    sets |= {name: SETS[name] for name in ("scifact", "a,b")}
+    paired = trec.evaluate(sets, measures="AP,AUC", baseline="bm25")
+    assert f"{lacking}: no run for nq, so no mean" in repr(paired)
+    found = paired.compare()
+    whole = trec.evaluate(SETS, measures="AP,AUC", baseline="bm25").compare()
+    for measure in ("AP", "AUC"):
+        for label in ("dataset=nq", "all"):
+            value = found.find(measure, "ours", label)
+            assert math.isnan(value.delta)
+            assert math.isnan(value.p_value)
+        one, two = (each.find(measure, "ours", "dataset=scifact") for each in (found, whole))
+        assert (one.delta, one.se) == (two.delta, two.se)
+        assert one.se > 0
+    with pytest.raises(fe.ArgumentError, match=r"^data set 'nq': baseline: must be one of"):
+        trec.evaluate(sets, measures="AP", baseline="bm52")
+
+
 @pytest.mark.slow("400 benchmarks are evaluated")
 def test_interval__of_the_mean_covers_it_in_19_of_20_draws():
     """Data sets of other sizes, means and spreads; a pooled mean would be off."""
@@ -290,6 +311,11 @@ def test_evaluate__refuses_what_are_no_data_sets(sets, problem):
 def test_errors_of_a_data_set__keep_their_class_and_say_which():
     with pytest.raises(fe.ColumnError, match=r"data set 'nq': score column 'bm25' .*row 0 "):
         trec.evaluate({"nq": SETS["nq"]}, measures="LogLoss")
+    with pytest.raises(fe.ArgumentError, match=r"data set 'nq': run: .*, got a list of int\."):
+        trec.evaluate({"nq": (SETS["nq"][0], [1, 2])}, measures="AP")
+    told = r"confidence: .*, got None; pass 0\.95, for instance, or leave it out\.$"
+    with pytest.raises(fe.ArgumentError, match=told):
+        trec.evaluate(SETS, measures="AP", confidence=None)
 
 
 def test_gains__that_are_one_measure_for_a_data_set_are_refused():

@@ -72,6 +72,22 @@ def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
     assert result["ours", "AP"].tolist() == [1, 0, 0]
 
 
+@pytest.mark.parametrize("profile", ["trec_eval_10", "trec_eval_9"])
+def test_evaluate__gains__are_found_by_the_names_that_are_asked_for_and_shown(profile) -> None:
+    measures = ["ndcg.1=3", "nDCG(gain={2: 5})@10", "map"]
+    result = trec.evaluate(QRELS, {"bm25": BM25, "ours": OURS}, measures, profile=profile)
+    shown = [value.name for value in result if value.score == "bm25"]
+    assert shown == ["ndcg_1=3", "nDCG(gain={2: 5})@10", "map"]
+    for value in result:
+        assert result.value(value.name, value.score) == value.value
+        assert result[value.score, value.name].mean() == pytest.approx(value.value)
+    assert result.value("nDCG(gain={1: 3})", "bm25") == result.value("ndcg_1=3", "bm25")
+    comparison = result.compare(baseline="bm25")
+    assert comparison.find("ndcg_1=3").delta == comparison.find("nDCG(gain={1: 3})").delta
+    with pytest.raises(fe.MeasureError, match="cannot read the measure 'ndcg_1=4'"):
+        result.value("ndcg_1=4", "bm25")
+
+
 def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
     table = trec.join(QRELS, BM25, complete=True).table
     ours = fe.evaluate(
