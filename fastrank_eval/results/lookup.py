@@ -45,10 +45,10 @@ def find_measure(
     try:
         parsed = measure(name)
     except MeasureError:  # such as trec_eval's "ndcg_1=3"
-        text = next((text for text, shown in names.items() if shown == name), None)
-        if text is None:
+        texts = [text for text, shown in names.items() if isinstance(name, str) and shown == name]
+        if not texts:
             raise
-        return measure(text)
+        return measure(texts[0])
     result = find_computed(parsed, names, requested)
     if result is None:
         # A profile may have computed another measure under the name that is looked up.
