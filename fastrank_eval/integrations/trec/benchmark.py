@@ -52,8 +52,8 @@ _OF_PARTS = (*_COUNTS, *ROW_NOTES, "min_groups", "slices_left_out")
 #: Why a data set has no value of a system.
 _NO_RUN = "no_run"
 _NOTE = (
-    "values of all are means of data sets, each of which counts once; their errors are those of "
-    "queries, not of the choice of data sets"
+    "values of all are means over data sets, and every data set has the same weight; their errors "
+    "are those of queries, not of the choice of data sets"
 )
 #: The names of measures in the files of MTEB.
 _MTEB = {**{name: long.lower() for name, long in LONG_NAMES.items()}, "Success": "hit_rate"}
@@ -62,10 +62,10 @@ _MTEB = {**{name: long.lower() for name, long in LONG_NAMES.items()}, "Success":
 class Benchmark(Result):
     r"""The results of several data sets, and their mean.
 
-    The value of all rows is the mean of the data sets, each of which counts once. Data sets are
-    strata: they are fixed, and queries vary. So the error of the mean of D data sets is
-    ``sqrt(sum of se^2) / D``, with Satterthwaite's degrees of freedom; it does not say what other
-    data sets would give. A sum, such as NumRel, is the sum of all data sets.
+    The value of all rows is the mean over the data sets, and every data set has the same weight.
+    Data sets are strata: they are fixed, and queries vary. So the error of the mean of D data sets
+    is ``sqrt(sum of se^2) / D``, with Satterthwaite's degrees of freedom; it does not say what
+    other data sets would give. A sum, such as NumRel, is the sum of all data sets.
 
     ``benchmark["scifact"]`` is the `Result` of a data set, and its values are those of the slice
     ``"dataset=scifact"``. A system without a run for a data set has no mean.
