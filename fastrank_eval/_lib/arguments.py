@@ -323,6 +323,8 @@ _BUILTIN_TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, type(
 
 def shown(value: object) -> str:
     """Return a short text of a value for messages."""
+    if is_real(value) and hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
     if not isinstance(value, _BUILTIN_TYPES):
         return f"a value of type {type(value).__name__}"
     try:

@@ -14,8 +14,10 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.arguments import shown
 from fastrank_eval._lib.arrow import arrow_column
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.integrations.trec.columns import BY_RANK, ELEMENTS
 from fastrank_eval.integrations.trec.lines import RUN, FileColumns, not_allowed
 from fastrank_eval.integrations.trec.nested import is_sized
@@ -78,7 +80,7 @@ def read_mapping(
     numbers: np.ndarray | None
     for query, docs in by_query.items():
         if countOf(map(type, docs), str) < len(docs):
-            ids = text_ids(docs, f"query {query!r}, document")
+            ids = text_ids(docs, f"query {shorten(query, 100)!r}, document")
             by_query[query] = docs = dict(zip(ids, docs.values(), strict=True))
         try:
             packed.append(pack(docs.values(), kind))
@@ -97,7 +99,8 @@ def read_mapping(
             row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
         )
         raise SourceError(
-            f"Query {query!r}, document {doc!r}: the {file_columns.number} {number!r} is no "
+            f"Query {shorten(query, 100)!r}, document {shorten(doc, 100)!r}: the "
+            f"{file_columns.number} {shown(number)} is no "
             f"{'finite ' * (file_columns.number == 'grade')}number."
         )
     empty = [query for query in every if query not in by_query]
@@ -114,7 +117,8 @@ def text_ids(ids: Collection[object], what: str) -> list[str]:
     if len({*texts}) < len(texts):
         twice = next(text for i, text in enumerate(texts) if text in texts[:i])
         raise SourceError(
-            f"The {what} {twice!r} is there as text and as an integer: leave one of them out."
+            f"The {what} {shorten(twice, 100)!r} is there as text and as an integer: leave one of "
+            "them out."
         )
     return texts
 
@@ -126,7 +130,9 @@ def _id_text(key: object, what: str) -> str:
         return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return str(key)
-    raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
+    raise SourceError(
+        f"The {what} {shorten(repr(key), 100)} is {type_name(key)}: ids are text or integers."
+    )
 
 
 def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
@@ -157,7 +163,7 @@ def refuse_levels(source: Mapping[Any, Any], number: str, whole: str) -> None:
         path.append(known[0])
         part = part[known[0]]
     if len(path) > 2:
-        keys = "".join(f"[{key!r}]" for key in path[:-2])
+        keys = "".join(f"[{shorten(repr(key), 100)}]" for key in path[:-2])
         raise SourceError(
             f"It has more levels of dicts than {{query: {{doc: {number}}}}}. Pass one part of it, "
             f"such as {whole}{keys}."
@@ -172,8 +178,8 @@ def read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTab
         if isinstance(docs, AbstractSet):
             if is_run:
                 raise SourceError(
-                    f"Query {query!r} has a set of documents, which has no order: pass a list, "
-                    "best first, or {doc: score}."
+                    f"Query {shorten(repr(query), 100)} has a set of documents, which has no "
+                    "order: pass a list, best first, or {doc: score}."
                 )
             docs = sorted(docs, key=str)
         lists[query] = list(docs)

@@ -19,6 +19,7 @@ from fastrank_eval._lib.arguments import is_list_like, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SourceError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.integrations.trec.columns import SUBTOPICS
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import decoded
@@ -573,7 +574,8 @@ def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
     if number.max(initial=0) >= MAX_SUBTOPICS:
         index = int(queries[first[int(number.argmax())]])
         raise SourceError(
-            f"Query {query.dictionary[index].as_py()!r} has {int(number.max()) + 1} subtopics or "
-            f"more that a document covers; {MAX_SUBTOPICS} are the most."
+            f"Query {shorten(query.dictionary[index].as_py(), 100)!r} has "
+            f"{int(number.max()) + 1} subtopics or more that a document covers; {MAX_SUBTOPICS} "
+            "are the most."
         )
     return number[pair]

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.integrations.trec.lines import RUN
 from fastrank_eval.integrations.trec.pairs import Common, Cuts, Pairs
 from fastrank_eval.integrations.trec.tables import read_pairs
@@ -167,7 +168,8 @@ def nauc(
     if np.isnan(sure).any():
         lacking = keys[int(defined[np.isnan(sure).argmax()])]
         raise ArgumentError(
-            f"confidence: must be a number for each group with a value, got none for {lacking!r}; "
+            "confidence: must be a number for each group with a value, got none for "
+            f"{shorten(repr(lacking), 100)}; "
             "leave out queries without a result by complete=False, or give it one."
         )
     return _normalised_area(values[defined], sure)
@@ -238,15 +240,16 @@ def p_mrr(original: object, changed: object, docs: Mapping[str, Sequence[str]]) 
     for query, moved in docs.items():
         if not moved:
             raise ArgumentError(
-                f"docs: must name documents of each query, got none for {query!r}; leave it out."
+                f"docs: must name documents of each query, got none for {shown(query)}; leave it "
+                "out."
             )
         ranks = []
         for name, end, of_run in sides:
             key = query if query in of_run.queries else f"{query}{end}"
             if key not in of_run.queries:
                 raise ArgumentError(
-                    f"docs: must name queries of both runs, got {query!r}, which {name} lacks; "
-                    "leave it out."
+                    f"docs: must name queries of both runs, got {shown(query)}, which {name} "
+                    "lacks; leave it out."
                 )
             ranks.append(of_run.of(key, moved))
         changes = [b / a - 1 if a >= b else 1 - a / b for a, b in zip(*ranks, strict=True)]

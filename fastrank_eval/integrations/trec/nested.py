@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.integrations.trec.lines import Text
 from fastrank_eval.io.paths import expand
 from fastrank_eval.io.source import reading, type_name
@@ -115,7 +116,7 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         name = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has {name!r} twice")
+        raise ValueError(f"an object has {shorten(name, 100)!r} twice")
     return found
 
 
@@ -281,8 +282,9 @@ def are_paths(lists: Mapping[Any, Any]) -> bool:
     if any(found) and not all(found):
         name, missing = (list(values)[found.index(False)] for values in (lists, firsts))
         raise SourceError(
-            f"Cannot read {missing!r} of {name!r}: no such file, and others are files. Name the "
-            "files of each run; if these are documents, pass read_run(run)."
+            f"Cannot read {shorten(repr(missing), 100)} of {shorten(repr(name), 100)}: no such "
+            "file, and others are files. Name the files of each run; if these are documents, pass "
+            "read_run(run)."
         )
     return bool(found) and all(found)
 

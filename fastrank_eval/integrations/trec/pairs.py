@@ -25,6 +25,7 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.groups.scan import descends
 from fastrank_eval.groups.ties import order_by_item
@@ -69,7 +70,9 @@ def id_column(ids: Sequence[str], what: str) -> pa.Array:
     try:
         return bytes_column(ids, pa.large_string())
     except UnicodeEncodeError as error:
-        raise SourceError(f"The {what} {error.object!r} is not valid text: {error}.") from error
+        raise SourceError(
+            f"The {what} {shorten(error.object, 100)!r} is not valid text: {error}."
+        ) from error
 
 
 def pack(numbers: Collection[Any], kind: str = "d") -> bytes:
@@ -236,7 +239,7 @@ class PairTable:
             repeated = self.rows.slice(second, 1)
             query, doc = (decoded(repeated)[name][0].as_py() for name in ("query", "doc"))
             raise SourceError(
-                f"Query {query!r} has document {doc!r} twice: "
+                f"Query {shorten(query, 100)!r} has document {shorten(doc, 100)!r} twice: "
                 f"{self.describe(int(selected[pair[second]]), second)}. Leave one out, or "
                 f"{self.remedy}"
             )

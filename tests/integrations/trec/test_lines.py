@@ -26,6 +26,7 @@ from tests.support.transcripts import Case, cases
 pytestmark = pytest.mark.kernels
 
 LINE = b"1 Q0 a 1 2.5 t\n"
+LONG = "d" * 10**5
 RUN = {"query": ["1", "1"], "doc": ["a", "b"], "score": [2.5, 1.0]}
 
 
