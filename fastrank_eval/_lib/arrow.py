@@ -151,7 +151,7 @@ def floats_or_nan(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def decode_array(column: pa.Array) -> pa.Array:
-    """Decode extension types, run ends, dictionaries and string views.
+    """Decode extension types, run ends, dictionaries and views.
 
     Arrow can take rows of the result.
     """
@@ -171,6 +171,14 @@ def decode_array(column: pa.Array) -> pa.Array:
         return column.cast(pa.large_string())
     if pa.types.is_binary_view(kind):
         return column.cast(pa.large_binary())
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        import pyarrow.compute as pc
+
+        # Arrow 20 to 26 cast views to lists with wrong offsets.
+        lengths = as_array(pc.fill_null(pc.list_value_length(column), 0))
+        offsets = arrow_column(np.append(0, np.cumsum(lengths, dtype=np.int64)))
+        mask = column.is_null() if column.null_count else None
+        return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)
     return column
 
 
@@ -201,7 +209,9 @@ def is_wide_integer(kind: pa.DataType) -> bool:
 def is_list(kind: pa.DataType) -> bool:
     """Return whether a type is a list of any form."""
     types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    is_fixed = types.is_fixed_size_list(kind)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or is_fixed or is_view)
 
 
 def wide(column: pa.Array) -> pa.Array:

@@ -134,10 +134,7 @@ def _lengths(batch: pa.RecordBatch, lists: Sequence[str], source: str, first: in
                 f"Column {name!r} of {source} has no list in row {row:,} (counted from 0): write "
                 "an empty list, or leave the row out."
             )
-        if pa.types.is_fixed_size_list(column.type):
-            found[name] = np.full(len(column), column.type.list_size)
-        else:
-            found[name] = np.diff(as_array(column.offsets)).astype(np.int64)
+        found[name] = as_array(column.value_lengths()).astype(np.int64)
         differs = found[name] != found[lists[0]]
         if differs.any():
             row = int(differs.argmax())

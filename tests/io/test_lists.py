@@ -62,7 +62,7 @@ def values(source: Any, **options: Any) -> list[tuple[str, str, str, float]]:
     ],
     ids=lambda options: " ".join(options),
 )
-@pytest.mark.parametrize("kind", ["table", "large", "fixed", "Parquet", "chunks"])
+@pytest.mark.parametrize("kind", ["table", "large", "fixed", "views", "Parquet", "chunks"])
 def test_lists__of_any_kind__are_as_many_rows(
     kind: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -81,6 +81,10 @@ def test_lists__of_any_kind__are_as_many_rows(
         source = pa.table(
             {n: pa.array(rows[n].to_pylist(), kinds.get(n)) for n in rows.column_names}
         )
+    elif kind == "views":
+        kinds = {name: pa.list_view(rows.schema.field(name).type.value_type) for name in LISTS}
+        kinds["covers"] = pa.large_list_view(pa.list_view(pa.int64()))
+        source = pa.table({n: pa.array(v, kinds.get(n)) for n, v in ROWS.items()})
     elif kind == "Parquet":
         source = tmp_path / "rows.parquet"
         pq.write_table(rows, source, row_group_size=2)
