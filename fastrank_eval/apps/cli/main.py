@@ -330,9 +330,9 @@ def trec(
     QRELS are relevance judgements, and each RUN is the ranking of a system: TREC text; JSON, or
     lines of it, of BEIR, ranx, MTEB or sentence-transformers; lines of MS MARCO (qid, docno, rank);
     all compressed or not; or tables (Parquet, CSV) with columns query, doc and grade, score or
-    rank, or those of PyTerrier, ir_measures, ranx, BEIR, ragas or LlamaIndex. Lines of several runs
-    end with the name of the run: the tag in its file. If two runs have the same tag, it is the name
-    of the file.
+    rank, or those of PyTerrier, ir_measures, ranx, BEIR, ragas, LlamaIndex or Spark. Lines of
+    several runs end with the name of the run: the tag in its file. If two runs have the same tag,
+    it is the name of the file.
 
     To test the difference of two runs, call in Python fastrank_eval.trec.evaluate(qrels,
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").

@@ -46,10 +46,10 @@ _ID_NAMES = (
 )
 #: Columns of queries beside lists of documents, those of ids first.
 _QUERIES = ("query_id", "qid", "q_id", "query-id", "query", "user_input")
-#: Lists of documents of ragas, LlamaIndex and MTEB, by the column of numbers.
+#: Lists of documents of ragas, LlamaIndex, MTEB and Spark, by the column of numbers.
 LISTS = {
-    "score": ("retrieved_context_ids", "retrieved_ids", "corpus-ids"),
-    "grade": ("reference_context_ids", "expected_ids"),
+    "score": ("retrieved_context_ids", "retrieved_ids", "corpus-ids", "prediction"),
+    "grade": ("reference_context_ids", "expected_ids", "label"),
 }
 #: Other columns, in the order in which they are looked for.
 _OTHER_NAMES = {
@@ -69,6 +69,7 @@ def columns_of(
     present: Collection[str],
     file_columns: FileColumns,
     names: Mapping[str, str | None] = MappingProxyType({}),
+    lists: Collection[str] = (),
 ) -> dict[str, str]:
     """Find the columns of a table by the names that other tools use.
 
@@ -79,6 +80,8 @@ def columns_of(
     file_columns : FileColumns
     names : mapping of str to (str or None)
         Names that the caller gives.
+    lists : collection of str
+        Names of the columns that are, or were, lists.
 
     Returns
     -------
@@ -86,16 +89,22 @@ def columns_of(
         By our name the name in the table; our own where the table has none of them.
     """
     given = {column: name for column, name in names.items() if name is not None}
+    listed = [name for name in LISTS[file_columns.number] if name in lists]
     pairs = [
         (given.get("query", query), given.get("doc", doc))
-        for query, doc in chain(_ID_NAMES, product(_QUERIES, LISTS[file_columns.number]))
+        for query, doc in chain(_ID_NAMES, product(_QUERIES, listed))
     ]
     ids = next(((q, d) for q, d in pairs if q in present and d in present), pairs[0])
     columns = dict(zip(("query", "doc"), ids, strict=True))
     for column in file_columns.columns:
         if column not in columns:
             known = _OTHER_NAMES[column]
-            name = next((name for name in known if name in present), known[0])
+            # Beside lists of a run, scores are its own.
+            of_run = (
+                column == "grade" and ids[1] in listed and not {*LISTS["score"]}.isdisjoint(lists)
+            )
+            others = {*present} - {*ids} - ({"score"} if of_run else set())
+            name = next((name for name in known if name in others), known[0])
             columns[column] = given.get(column, name)
     return {column: columns[column] for column in file_columns.columns}
 
@@ -103,7 +112,8 @@ def columns_of(
 def known_names(file_columns: FileColumns, names: Mapping[str, str | None]) -> set[str]:
     """Name the columns that a table may need."""
     others = chain.from_iterable(_OTHER_NAMES.get(name, ()) for name in file_columns.columns)
-    ids = chain(*_ID_NAMES, _QUERIES, LISTS[file_columns.number])
+    # Lists of a run tell whose scores are beside them.
+    ids = chain(*_ID_NAMES, _QUERIES, LISTS["score"], LISTS[file_columns.number])
     return {*ids, *others, "results", *filter(None, names.values())}
 
 
@@ -133,11 +143,13 @@ def read_columns(
     number = file_columns.number
     text = sorted(text_names(file_columns, names))
     without: list[pa.RecordBatch] = []
-    opened, is_listed = _without_lists(
-        open_source(source, format=format_, text=text), file_columns, names, without.append
-    )
+    listed = open_source(source, format=format_, text=text)
+    lists = [field.name for field in listed.schema if is_list(values_type(field.type))]
+    opened = _without_lists(listed, lists, file_columns, names, without.append)
+    is_listed = opened is not listed
     present = opened.schema.names
-    source_names = columns_of(present, file_columns, names)
+    source_names = columns_of(present, file_columns, names, lists)
+    _refuse_no_queries(listed, lists, source_names, names, number)
     _refuse_swapped(present, opened.name, source_names, file_columns, names)
     if source_names.get("run") not in present:
         source_names.pop("run", None)
@@ -200,29 +212,29 @@ def text_names(file_columns: FileColumns, names: Mapping[str, str | None]) -> se
 
 def _without_lists(
     opened: Source,
+    lists: Sequence[str],
     file_columns: FileColumns,
     names: Mapping[str, str | None],
     empty: Callable[[pa.RecordBatch], object],
-) -> tuple[Source, bool]:
-    """Give each document of a list a row; return whether there are lists.
+) -> Source:
+    """Give each document of a list a row; return other sources unchanged.
 
     `empty` gets the rows whose lists are empty.
     """
     kinds = {field.name: values_type(field.type) for field in opened.schema}
-    lists = [name for name, kind in kinds.items() if is_list(kind)]
-    columns = columns_of(kinds, file_columns, names)
+    columns = columns_of(kinds, file_columns, names, lists)
     if not lists or (columns["doc"] in kinds and columns["doc"] not in lists):
-        return opened, False
+        return opened
     rank = "rank" if file_columns.number == "score" else None
     if columns["doc"] in lists:
         used = dict.fromkeys(name for name in columns.values() if name in lists)
-        return unnested(opened, list(used), rank, empty), True
+        return unnested(opened, list(used), rank, empty)
     docs = {doc for _, doc in _ID_NAMES}
     for name in lists:
         kind = values_type(kinds[name].value_type)
         if pa.types.is_struct(kind) and not docs.isdisjoint(field.name for field in kind):
-            return unnested(opened, [name], rank, empty), True
-    return opened, False
+            return unnested(opened, [name], rank, empty)
+    return opened
 
 
 def _batches(
@@ -256,6 +268,24 @@ def _batches(
                 columns[number] = arrow_column(0 - as_array(columns[number]))
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
             row += batch.num_rows
+
+
+def _refuse_no_queries(
+    source: Source,
+    lists: Sequence[str],
+    columns: Mapping[str, str],
+    names: Mapping[str, str | None],
+    number: str,
+) -> None:
+    """Raise ColumnError if lists of documents lack their queries."""
+    doc = names.get("doc")
+    docs = [name for name in ((doc,) if doc else LISTS[number]) if name in lists]
+    if docs and names.get("query") is None and columns["query"] not in source.schema.names:
+        raise ColumnError(
+            f"no column of queries in {source.name}, beside the lists of {docs[0]!r}: add a column "
+            "query_id, such as the number of the row, or pass query= for one of another name. "
+            f"Columns: {', '.join(source.schema.names)}."
+        )
 
 
 def _refuse_swapped(

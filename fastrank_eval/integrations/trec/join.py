@@ -295,7 +295,8 @@ def _has_columns(
     table: Mapping[Any, Any], file_columns: FileColumns, names: Mapping[str, str | None]
 ) -> bool:
     """Return whether a mapping is a table with the columns of a layout."""
-    columns, number = columns_of(table.keys(), file_columns, names), file_columns.number
+    # What has the name of a list is one, or is refused when it is read.
+    columns, number = columns_of(table, file_columns, names, table), file_columns.number
     if columns["query"] not in table or columns["doc"] not in table:
         return False
     # Lists of documents need no number.

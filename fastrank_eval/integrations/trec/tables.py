@@ -134,8 +134,8 @@ def read_run(
         PyTerrier (``qid, docno``), ir_measures (``query_id, doc_id``), ranx (``q_id, doc_id``),
         BEIR (``query-id, corpus-id``) or sentence-transformers (``query_id, corpus_id``), and
         ``score``; lists are ``retrieved_context_ids`` (ragas, beside ``user_input``),
-        ``retrieved_ids`` (LlamaIndex) or ``corpus-ids`` (MTEB). A column ``run`` is kept if there
-        is one.
+        ``retrieved_ids`` (LlamaIndex), ``corpus-ids`` (MTEB) or ``prediction`` (Spark). A column
+        ``run`` is kept if there is one.
     duplicates : {"error", "first", "last", "max"}
         What to do with a document that a query has twice: raise an error, or keep one of its rows
         (``"max"``: the one with the highest score, the first of ties).
@@ -199,8 +199,8 @@ def read_qrels(
     query, doc, grade : str, optional
         Names of the columns of a source with columns. By default those of `read_run`, and
         ``grade``, ``label`` or ``relevance``, the first that the source has; ``score`` beside the
-        ids of ranx and BEIR; lists are ``reference_context_ids`` (ragas) or ``expected_ids``
-        (LlamaIndex).
+        ids of ranx and BEIR; lists are ``reference_context_ids`` (ragas), ``expected_ids``
+        (LlamaIndex) or ``label`` (Spark).
     duplicates : {"error", "first", "last", "max"}
         What to do with a document judged twice for a query: raise an error, or keep one judgement.
     format : str, optional

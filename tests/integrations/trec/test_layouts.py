@@ -116,6 +116,10 @@ RAGAS = {
     "reference_context_ids": [sorted(RELEVANT[q]) for q in RUN],
 }
 LLAMA = dict(zip(["query", "retrieved_ids", "expected_ids"], RAGAS.values(), strict=True))
+SPARK = dict(zip(["query", "prediction", "label"], RAGAS.values(), strict=True))
+VIEWS = pa.table(
+    {n: pa.array(v, pa.list_view(pa.string()) if n != "query" else None) for n, v in SPARK.items()}
+)
 RANK = dict(zip(["query", "doc", "rank"], zip(*ranks(RUN), strict=True), strict=True))
 
 #: Judgements with grades, runs with scores; then those without.
@@ -161,6 +165,16 @@ BINARY: dict[str, Any] = {
     "JSON of lists": json.dumps({q: sorted(docs) for q, docs in RELEVANT.items()}).encode(),
     "ragas": RAGAS,
     "LlamaIndex": pd.DataFrame(LLAMA),
+    "Spark": SPARK,
+    "Spark beside scores": pa.table({**SPARK, "score": [[0.5] * len(d) for d in RANKED.values()]}),
+    "JSON lines of Spark beside scores": json_lines(
+        [
+            {"query": q, "prediction": [*docs], "score": [*docs.values()], "label": [*RELEVANT[q]]}
+            for q, docs in RUN.items()
+        ]
+    ),
+    "Spark with grades": pl.DataFrame({**SPARK, "relevance": [[1, 1], [1]]}),
+    "list views": VIEWS,
 }
 BY_RANK: dict[str, Any] = {
     "lists": RANKED,
@@ -173,6 +187,9 @@ BY_RANK: dict[str, Any] = {
     "ragas": pa.table(RAGAS),
     "ragas, a dict": RAGAS,
     "LlamaIndex": pl.DataFrame(LLAMA),
+    "Spark": pd.DataFrame(SPARK),
+    "Spark, a dict": SPARK,
+    "list views": VIEWS,
     "MTEB's top_ranked": pa.table({"query-id": [*RUN], "corpus-ids": [*RANKED.values()]}),
     "JSON lines of lists": json_lines(
         [{"query-id": q, "corpus-ids": docs} for q, docs in RANKED.items()]
@@ -244,6 +261,18 @@ def test_lists__in_columns_of_other_names__are_read_by_name() -> None:
     ones = {"question": [*RUN] * 2, "predictions": [[d] for d in ("x", "y", "z", "v")]}
     both = trec.join(pa.table(ones), ones, query="question", doc="predictions").table
     assert both["grade"].to_pylist() == [1, 1, 1, 1]
+
+
+def test_lists__of_run_and_judgements_in_one_table__are_told_apart(own_folder: Path) -> None:
+    expected = values(RELEVANT, RANKED)
+    pq.write_table(pa.table(SPARK), "both.parquet")
+    Path("both.jsonl").write_bytes(json_lines(pa.table(SPARK).to_pylist()))
+    for both in (pa.table(SPARK), VIEWS, SPARK, "both.parquet", "both.jsonl"):
+        assert values(both, both) == expected
+    names = {"query": "query", "doc": "label"}
+    assert values(trec.read_qrels(SPARK, **names), SPARK) == expected
+    told = trec.trec_report(RELEVANT, RANKED, measures="map,recip_rank").to_text()
+    assert commands.output("trec", "-m", "map,recip_rank", "both.parquet", "both.parquet") == told
 
 
 @pytest.mark.parametrize("rows", [rows_of(RUN, "qid", "docno", "score"), results_of(RUN)])
