@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice, repeat
 from operator import countOf
@@ -20,7 +20,7 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.integrations.trec.columns import BY_RANK, ELEMENTS
 from fastrank_eval.integrations.trec.lines import RUN, FileColumns, not_allowed
-from fastrank_eval.integrations.trec.nested import is_sized
+from fastrank_eval.integrations.trec.nested import is_sized, part_of
 from fastrank_eval.integrations.trec.pairs import (
     PairDicts,
     PairTable,
@@ -37,6 +37,8 @@ from fastrank_eval.io.source import type_name
 _FEW_TIES, _MANY_TIES, LARGEST_GRADE = 0.2, 0.5, 20
 #: Documents of a query whose grades usually tie.
 _LONG = 5
+#: What no id is.
+_NESTED = (list, tuple, Mapping)
 #: Documents by query.
 Asked: TypeAlias = Mapping[str, Mapping[str, object]]
 NOTHING: Asked = MappingProxyType({})
@@ -95,18 +97,23 @@ def read_mapping(
         numbers = _numbers_of_mapping(values, file_columns)
     if numbers is None or not_allowed(numbers, file_columns.number).any():
         rows = ((q, d, n) for q, docs in by_query.items() for d, n in docs.items())
-        query, doc, number = next(
-            row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
-        )
-        raise SourceError(
-            f"Query {shorten(query, 100)!r}, document {shorten(doc, 100)!r}: the "
-            f"{file_columns.number} {shown(number)} is no "
-            f"{'finite ' * (file_columns.number == 'grade')}number."
-        )
+        raise _no_number(rows, file_columns)
     empty = [query for query in every if query not in by_query]
     looked_up = b"".join(found) if asked else None
     dicts = PairDicts(by_query, lengths_of(by_query.values()), numbers, looked_up)
     return PairTable(dicts, file_columns.number, empty=empty)
+
+
+def _no_number(rows: Iterable[tuple[Any, Any, Any]], file_columns: FileColumns) -> SourceError:
+    """Make the error for the first row whose number is none."""
+    query, doc, number = next(
+        row for row in rows if _numbers_of_mapping([row[2]], file_columns) is None
+    )
+    return SourceError(
+        f"Query {shorten(str(query), 100)!r}, document {shorten(str(doc), 100)!r}: the "
+        f"{file_columns.number} {shown(number)} is no "
+        f"{'finite ' * (file_columns.number == 'grade')}number."
+    )
 
 
 def text_ids(ids: Collection[object], what: str) -> list[str]:
@@ -152,7 +159,7 @@ def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.
 
 
 def refuse_levels(source: Mapping[Any, Any], number: str, whole: str) -> None:
-    """Raise for dicts of dicts of dicts; `whole` is Python that makes them."""
+    """Raise for dicts of dicts of dicts; `whole` is as for `plain`."""
     path: list[Any] = []
     part: Any = source
     while isinstance(part, Mapping):
@@ -163,15 +170,17 @@ def refuse_levels(source: Mapping[Any, Any], number: str, whole: str) -> None:
         path.append(known[0])
         part = part[known[0]]
     if len(path) > 2:
-        keys = "".join(f"[{shorten(repr(key), 100)}]" for key in path[:-2])
         raise SourceError(
             f"It has more levels of dicts than {{query: {{doc: {number}}}}}. Pass one part of it, "
-            f"such as {whole}{keys}."
+            f"such as {part_of(whole, path[:-2])}."
         )
 
 
 def read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTable:
-    """Read ``{query: [doc, ...]}``: best first, or each relevant."""
+    """Read ``{query: [doc, ...]}``: best first, or each relevant.
+
+    Pairs of a document and its number, ``{query: [(doc, number), ...]}``, are read too.
+    """
     number, is_run = file_columns.number, file_columns.number == "score"
     lists = {}
     for query, docs in source.items():
@@ -185,24 +194,48 @@ def read_ranked(source: Mapping[Any, Any], file_columns: FileColumns) -> PairTab
         lists[query] = list(docs)
     lengths = np.fromiter(map(len, lists.values()), np.int64, len(lists))
     starts = np.cumsum(lengths) - lengths
-    docs = id_column(
-        [*map(_id_text, chain.from_iterable(lists.values()), repeat("document"))], "document"
-    )
+    elements = [*chain.from_iterable(lists.values())]
+    values: Sequence[Any] = ()
+    if elements and all(map(_is_pair, elements)):
+        elements, values = map(list, zip(*elements, strict=True))
+    elif any(issubclass(kind, _NESTED) for kind in {*map(type, elements)}):
+        rows = ((query, each) for query, docs in lists.items() for each in docs)
+        query, pair = next(row for row in rows if isinstance(row[1], _NESTED))
+        raise SourceError(
+            f"Query {shorten(repr(query), 100)} has {shown(pair)} in its list: pass "
+            f"{{query: {{doc: {number}}}}}. Lists have ids, or all of them pairs of an id and a "
+            f"{number}, which are not both integers."
+        )
+    docs = id_column([*map(_id_text, elements, repeat("document"))], "document")
     texts = text_ids(lists, "query")
     queries = id_column(
         [query for query, size in zip(texts, lengths, strict=True) if size], "query"
     )
     empty = [query for query, size in zip(texts, lengths, strict=True) if not size]
-    if is_run:
+    if values:
+        found = _numbers_of_mapping(values, file_columns)
+        if found is None:
+            raise _no_number(((q, *e) for q, docs in lists.items() for e in docs), file_columns)
+        numbers = found
+    elif is_run:
         numbers = np.repeat(starts, lengths) - np.arange(len(docs)) - 1.0
     else:
         numbers = np.ones(len(docs), np.int64)
     columns = [run_ends(queries, starts[lengths > 0], len(docs)), docs, arrow_column(numbers)]
     table = pa.Table.from_arrays(columns, names=["query", "doc", number])
     pairs = PairTable(table, number, ELEMENTS, empty)
-    if is_run:
+    if is_run and not values:
         pairs.notes = (BY_RANK,)
     return pairs
+
+
+def _is_pair(element: Any) -> bool:
+    """Return whether this is a document and a number, in clear order."""
+    if not isinstance(element, list | tuple) or len(element) != 2:
+        return False
+    doc, number = element
+    is_text = isinstance(doc, str) and not isinstance(number, str)
+    return is_text or isinstance(number, float | np.floating)
 
 
 def dicts_of(table: pa.Table, number: str) -> defaultdict[str, dict[str, float]]:

@@ -5,8 +5,10 @@ They become dicts or columns, so that each form is read once.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,7 +30,7 @@ _JSON = re.compile(rb'\s*(?:\{\s*(?:["}]|\Z)|\[\s*(?:[\[{\]]|\Z))')
 #: First bytes of the objects of CBOR, the binary JSON of ranx. No text of UTF-8 begins so.
 _CBOR = range(0xA0, 0xBC)
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
-#: What was passed, in messages that name a part of it.
+#: What was passed if it is no text, in messages that name a part of it.
 WHOLE = "source"
 #: What MTEB writes beside the subsets of a task.
 _MTEB_MODEL = "mteb_model_meta"
@@ -184,7 +186,7 @@ def plain(source: Any, known: Collection[str], whole: str = WHOLE) -> Any:
     known : collection of str
         Names of columns that may be needed.
     whole : str
-        Python that makes the source, for messages.
+        `WHOLE`, or the name of the text that the source is read from, for messages.
     """
     if type(source).__module__.partition(".")[0] == "ranx" and hasattr(source, "to_dict"):
         return source.to_dict()
@@ -240,8 +242,20 @@ def _predictions_of_mteb(source: Mapping[Any, Any], whole: str) -> Any:
     subset, split = next(iter(parts))
     raise SourceError(
         f"The predictions of MTEB have {len(parts)} subsets and splits ({names}), and a run is one "
-        f"of them. Pass one, such as {whole}[{subset!r}][{split!r}]."
+        f"of them. Pass one, such as {part_of(whole, (subset, split))}."
     )
+
+
+def part_of(whole: str, keys: Sequence[Any]) -> str:
+    """Write Python that selects a part, for texts a shell's command too."""
+    selected = "".join(f"[{shorten(repr(key), 100)}]" for key in keys)
+    if whole == WHOLE:
+        return f"{WHOLE}{selected}"
+    is_plain = whole[1:-1].endswith(".json")
+    content = f"Path({whole}).read_text()" if is_plain else "..."
+    file = shlex.quote(ast.literal_eval(whole)) if is_plain else "..."
+    path = shlex.quote("." + "".join(f"[{shorten(json.dumps(key), 100)}]" for key in keys))
+    return f"json.loads({content}){selected}, or <(jq {path} {file}) at a command line"
 
 
 def is_ranked(source: object, known: Collection[str] = ()) -> bool:

@@ -123,8 +123,9 @@ def read_run(
         * a Parquet or Arrow file, a pyarrow Table, a frame, or any other source of `open_source`,
           with columns of ids (text, or integers, which become their digits) and numbers. A column
           of lists of documents has one row for each query;
-        * ``{query: {doc: score}}``, the form of pytrec_eval, or ``{query: [doc, ...]}``, best
-          first; ``ranx.Run``; the predictions of MTEB, with one subset and split;
+        * ``{query: {doc: score}}``, the form of pytrec_eval; ``{query: [doc, ...]}``, best first;
+          ``{query: [(doc, score), ...]}``; ``ranx.Run``; the predictions of MTEB, with one subset
+          and split;
         * a list or an iterator of rows: dicts, or the named tuples of ir_measures and ir_datasets;
           ``results`` of a row, as of sentence-transformers, are its documents.
 
@@ -340,25 +341,21 @@ def read_rows(
     if form == _TREC or not (is_json(text) or _is_header(text, file_columns, names)):
         return _read_lines(texts, file_columns)
     try:
-        is_plain = text.name[1:-1].endswith(".json")
-        whole = f"json.loads(Path({text.name}).read_text())" if is_plain else "json.loads(...)"
         if is_json(text):
-            content = _as_json(text, file_columns, names, whole)
+            content = _as_json(text, file_columns, names)
         else:
             content = read_header(text, text_names(file_columns, names))
-        return _read_objects(content, file_columns, names, form, asked, whole)
+        return _read_objects(content, file_columns, names, form, asked, text.name)
     except (SourceError, ColumnError) as error:
         if text.name in str(error):
             raise
         raise type(error)(f"{text.name}: {error}") from error
 
 
-def _as_json(
-    text: Text, file_columns: FileColumns, names: Mapping[str, str | None], whole: str
-) -> object:
+def _as_json(text: Text, file_columns: FileColumns, names: Mapping[str, str | None]) -> object:
     """Read JSON; refuse what is neither dicts nor rows."""
     known = known_names(file_columns, names)
-    content = plain(read_json(text) or {}, known, whole)
+    content = plain(read_json(text) or {}, known, text.name)
     if isinstance(content, Mapping) and (
         is_nested(content) or is_ranked(content) or is_row(content, known)
     ):
@@ -379,7 +376,7 @@ def _read_objects(
 ) -> PairTable:
     """Read what is no text: dicts, rows, tables, files of columns.
 
-    `whole` is Python that makes the source, for messages.
+    `whole` is as for `plain`.
     """
     known = known_names(file_columns, names)
     content: Any = plain(source, known, whole)
@@ -448,7 +445,7 @@ def _is_header(text: Text, file_columns: FileColumns, names: Mapping[str, str | 
     fields = text.header()
     if not fields or fields[0].startswith("#"):
         return False
-    columns = columns_of(fields, file_columns, names)
+    columns = columns_of(fields, file_columns, names, fields)
     if {columns["query"], columns["doc"]} <= {*fields}:
         return True
     few = len(" ".join(fields).split()) < file_columns.fields

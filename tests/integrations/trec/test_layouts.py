@@ -136,6 +136,7 @@ GRADED: dict[str, Any] = {
     "rows": rows_of(QRELS, "query_id", "doc_id", "relevance"),
     "tuples": [Qrel(*pair) for pair in pairs(QRELS)],
     "lines of three fields": "".join(f"{q} {d} {g}\n" for q, d, g in pairs(QRELS)).encode(),
+    "lists of pairs": {q: [*docs.items()] for q, docs in QRELS.items()},
     "ranx.Qrels": ranx_class("Qrels")(QRELS),
 }
 SCORED: dict[str, Any] = {
@@ -157,6 +158,8 @@ SCORED: dict[str, Any] = {
         for name, found in columns(RUN, "query", "doc", "score").items()
     },
     "lines of three fields": "".join(f"{q}  {d}\t{s}\n" for q, d, s in pairs(RUN)).encode(),
+    "lists of pairs": {q: [*docs.items()] for q, docs in RUN.items()},
+    "JSON of lists of pairs": json.dumps({q: [*docs.items()] for q, docs in RUN.items()}).encode(),
     "ranx.Run": ranx_class("Run")(RUN),
 }
 BINARY: dict[str, Any] = {
@@ -353,10 +356,14 @@ def test_cbor__of_ranx_compressed_once_or_twice__is_read(own_folder: Path) -> No
     [
         {"q1": ["a"], "q2": []},
         {"query": ["q1", "q2"], "retrieved_ids": [["a"], []]},
+        {"q1": [("a", 0.5)], "q2": []},
+        pa.table(
+            {"query": ["q1", "q2"], "prediction": pa.array([["a"], []], pa.list_view(pa.string()))}
+        ),
         pa.table({"query_id": ["q1", "q2"], "doc_id": [["a"], []], "score": [[0.5], []]}),
         json_lines(results_of({"q1": {"a": 0.5}, "q2": {}})),
     ],
-    ids=["dict", "LlamaIndex", "table", "results"],
+    ids=["dict", "LlamaIndex", "pairs", "list views", "table", "results"],
 )
 def test_lists__without_a_document__are_of_queries_that_count_0(run: Any) -> None:
     qrels = {"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}}
