@@ -25,6 +25,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.group_table import GroupTable
+from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.run import plan_of
 from fastrank_eval.integrations.trec.dicts import dicts_of
@@ -35,7 +36,7 @@ from fastrank_eval.integrations.trec.evaluate import (
     evaluate_ranked,
     measures_of,
 )
-from fastrank_eval.integrations.trec.join import rank_documents, rank_judged
+from fastrank_eval.integrations.trec.join import rank_documents
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
     RUN,
@@ -49,9 +50,9 @@ from fastrank_eval.integrations.trec.measures import (
     report_lines,
     without_defaults,
 )
-from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable
+from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable, are_dicts
+from fastrank_eval.integrations.trec.ranked import RankedDicts
 from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
-from fastrank_eval.measures.base import of_package
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import text_with_options
 
@@ -152,7 +153,7 @@ class RelevanceEvaluator:
             return {}
         judged = self._judged.dicts
         retrieved = read_pairs(scores, RUN, asked=judged.by_query if judged else {})
-        by_rows = retrieved.dicts is None or self._reads_rows
+        by_rows = self._reads_rows or not are_dicts([retrieved, self._judged])
         queries, measured = (self._by_rows if by_rows else self._by_ranks)(retrieved)
         if not queries:
             return {}
@@ -179,7 +180,16 @@ class RelevanceEvaluator:
         """Plan the measures of each column of labels."""
         return {
             label: plan_of(
-                group="query", label=label, measures=measures, profile="trec_eval_9", **RANKED
+                Options.read(
+                    None,
+                    {
+                        **RANKED,
+                        "group": "query",
+                        "label": label,
+                        "measures": measures,
+                        "profile": "trec_eval_9",
+                    },
+                )
             )
             for label, measures in by_label(measures_of(self._lines)).items()
         }
@@ -187,25 +197,20 @@ class RelevanceEvaluator:
     @cached_property
     def _reads_rows(self) -> bool:
         """Whether a measure needs more than the ranks of judged documents."""
-        every = chain.from_iterable(plan.measures for plan in self._plans.values())
-        return self._judged.dicts is None or any(
-            one.pooled or one.ranks_every_row or not of_package(type(one)) for one in every
-        )
+        return not all(plan.takes_ranks for plan in self._plans.values())
 
     def _by_ranks(self, retrieved: PairTable) -> tuple[list[str], dict[str, np.ndarray]]:
         """Measure ranks of judged documents; return queries, values by text."""
-        queries, measured = list[str](), dict[str, np.ndarray]()
-        for label, plan in self._plans.items():
-            queries, ranking = rank_judged(
-                retrieved,
-                self._judged,
-                judged_only=self._cuts.judged_only,
+        dicts = RankedDicts(self._judged, {"score": retrieved}, self._cuts, complete=False)
+        queries, measured = dicts.queries, dict[str, np.ndarray]()
+        for label, plan in self._plans.items() if queries else ():
+            (ranking,) = dicts.rank(
+                as_float32=True,
                 anywhere=label == ANYWHERE,
                 with_unjudged=plan.roles.judgments,
             )
-            if ranking is not None:
-                values = plan.program.measure(ranking, None, 0, False, {}, queries.__getitem__)[0]
-                measured |= _by_text(plan, values[: len(plan.measures), : len(queries)].copy())
+            values = plan.program.measure(ranking, None, 0, False, {}, queries.__getitem__)[0]
+            measured |= _by_text(plan, values[: len(plan.measures), : len(queries)].copy())
         return queries, measured
 
     def _by_rows(self, retrieved: PairTable) -> tuple[list[str], dict[str, np.ndarray]]:

@@ -177,11 +177,11 @@ def check_options(
     own : callable, optional
         The function that the user called: its own parameters are among those that it takes.
     """
-    parameters = signature(own).parameters.values() if own else ()
-    taken = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
-    taken = list(dict.fromkeys([*taken, *options]))
     for name in names:
         if name not in options:
+            parameters = signature(own).parameters.values() if own else ()
+            taken = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+            taken = list(dict.fromkeys([*taken, *options]))
             raise ArgumentError(
                 f"{caller}() takes no {name}.{near(name, taken, 0.75)} It takes {', '.join(taken)}."
             )

@@ -37,6 +37,7 @@ def evaluate_chunk(
     totals: Totals,
     name: Callable[[int], str],
     keys: Callable[[np.ndarray], Keys] | None = None,
+    rankings: Sequence[Ranking] = (),
 ) -> GroupTable | None:
     """Rank whole groups, compute every measure and add to the totals.
 
@@ -51,6 +52,8 @@ def evaluate_chunk(
         Maps the position of a group to the text of its key, for messages.
     keys : callable, optional
         Maps positions of groups to their keys, to name the largest group.
+    rankings : sequence of Ranking
+        Of each model, if rows were ranked elsewhere.
 
     Returns
     -------
@@ -82,7 +85,9 @@ def evaluate_chunk(
     if additions[0].sums is not totals.overall and any(map(len, units.others)):
         additions.append(Addition(totals.overall, totals.tally(0), units.others))
     states = totals.overall_states if plan.pooled_states else None
-    measure_chunk(chunk, plan, labels, additions, states, name, group_values=values)
+    measure_chunk(
+        chunk, plan, labels, additions, states, name, group_values=values, rankings=rankings
+    )
     if values is not None:
         values.first_rows = chunk.first_rows
         if chunk.first_rows is None:
@@ -161,6 +166,7 @@ def measure_chunk(
     *,
     in_slices: bool = False,
     group_values: GroupTable | None = None,
+    rankings: Sequence[Ranking] = (),
 ) -> None:
     """Compute each measure of whole groups, add it to sums and pooled states.
 
@@ -180,6 +186,8 @@ def measure_chunk(
         Leave out measures that slices do not have.
     group_values : GroupTable, optional
         Receives the values of each group, if the plan keeps them.
+    rankings : sequence of Ranking
+        As in `evaluate_chunk`.
     """
     columns = chunk.columns
     roles = plan.roles
@@ -192,12 +200,16 @@ def measure_chunk(
     models: list[tuple[RankedGroups, Measured]] = []
     rows: list[Scored] = []
     for model, score in enumerate(roles.scores):
-        scored = Scored.of(chunk, model, labels, fields, roles)
-        if plan.ranks or plan.presorted:
-            ranked_rows = scored.ranked_rows(plan.presorted, score)
+        every_row = None
+        if not rankings:
+            scored = Scored.of(chunk, model, labels, fields, roles)
+            rows.append(scored)
+            if plan.ranks or plan.presorted:
+                ranked_rows = scored.ranked_rows(plan.presorted, score)
         if program.measures:
-            every_row = None
-            if plan.ranks:
+            if rankings:
+                ranking = rankings[model]
+            elif plan.ranks:
                 ranking = rank(scored, plan.ties, ranked_rows, subtopic_rows)
                 if scored.unselected is not None and program.ranks_every_row:
                     every_row = _rank_every_row(plan, scored)
@@ -209,7 +221,6 @@ def measure_chunk(
             if group_values is not None:
                 group_values.put(plan, model, groups, measured)
             models.append((groups, measured))
-        rows.append(scored)
     if pooled_states is not None:
         if chunk.clusters is not None:
             whole, of_whole = chunk.of_clusters(labels)

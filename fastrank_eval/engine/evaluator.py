@@ -28,7 +28,9 @@ from fastrank_eval.engine.group_table import GroupTable, dominant
 from fastrank_eval.engine.plan import Plan, batch_rows_of, stream_rows_of
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.partition import Gatherer, PartitionedBatch, Partitioner
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.scan import (
     BatchScan,
     Groups,
@@ -70,6 +72,24 @@ SHARED = (
     *("source", "group", "cluster", "item", "null_groups", "where", "limit", "format"),
     *("order", "threads", "batch_rows", "memory", "progress"),
 )
+
+
+class RankedTable(NamedTuple):
+    """Groups whose rows were ranked elsewhere.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array
+        Of the groups.
+    labels : Labels
+        Of rows in any order, of which it needs no positions.
+    rankings : sequence of Ranking
+        For each model.
+    """
+
+    keys: Keys
+    labels: Labels
+    rankings: Sequence[Ranking]
 
 
 class Evaluator:
@@ -264,6 +284,23 @@ class Evaluator:
                 table.keys = every_key if groups is None else keys_at(every_key, groups)
             tables.append(table)
         return tables
+
+    def add_ranked(self, ranked: RankedTable) -> list[list[GroupTable]]:
+        """Evaluate groups that were ranked elsewhere; return values of groups."""
+        plan, labels, every_key = self.first, ranked.labels, ranked.keys
+        rows = Columns(0, int(labels.starts[-1]), every_key, (None,) * 4)
+        chunk = Chunk(rows, labels.starts, labels=labels, first_rows=labels.starts[:-1])
+
+        def name(group: int) -> str:
+            return key_text(keys_at(every_key, np.array([group])), plan.roles.keys, 0)
+
+        keys = partial(keys_at, every_key)
+        rankings = ranked.rankings
+        table = evaluate_chunk(chunk, plan, self.totals[0].get(), name, keys, rankings)
+        if table is None:
+            return [[]]
+        table.keys = every_key
+        return [[table]]
 
     def _evaluate(
         self, p: int, chunk: Chunk, keys: Callable[[Groups], Keys]

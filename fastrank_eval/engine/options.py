@@ -426,13 +426,14 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def options_at(door: str) -> list[str]:
+@lru_cache(16)
+def options_at(door: str) -> tuple[str, ...]:
     """List the options that a function takes."""
-    return [
+    return tuple(
         name
         for name, option in OPTIONS.items()
         if door not in option.refused.split() and not (door == "spark" and option.spark)
-    ]
+    )
 
 
 def check_names(

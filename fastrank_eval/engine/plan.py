@@ -15,7 +15,7 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, 
 from fastrank_eval.engine.program import Program, policy_of
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import CodedColumn, Roles
-from fastrank_eval.measures.base import Measure, find_name, registry
+from fastrank_eval.measures.base import Measure, find_name, of_package, registry
 from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.stats.tally import Units
@@ -158,6 +158,20 @@ class Plan:
         """Whether rows without a score are the last ones of a measure."""
         every_row = any(m.ranks_every_row or m.pooled for m in self.measures)
         return self.roles.unretrieved == "allow" and every_row
+
+    @property
+    def takes_ranks(self) -> bool:
+        """Whether the ranks of labelled rows are all that is needed of the rows."""
+        roles = self.roles
+        reads_rows = roles.weight or roles.group_weights or roles.fields or roles.subtopics
+        if reads_rows or roles.cluster or len(roles.group) != 1 or self.slicings is not None:
+            return False
+        if self.buckets or self.skip_empty or self.ties not in ("input", "item"):
+            return False
+        return all(
+            m.scores == "order" and not (m.pooled or m.ranks_every_row) and of_package(type(m))
+            for m in self.measures
+        )
 
     @property
     def copies_few(self) -> bool:

@@ -37,6 +37,7 @@ from fastrank_eval._lib.threads import processors, reporting_to
 from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import (
     Evaluator,
+    RankedTable,
     Stream,
     check_shared,
     split_group,
@@ -103,9 +104,9 @@ _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 
 def _read_rows(
-    options: Options, planned: Evaluator, reader: RowReader
+    options: Options, planned: Evaluator, reader: RowReader, ranked: RankedTable | None = None
 ) -> tuple[list[Totals], list[list[GroupTable]], dict[str, object]]:
-    """Read the rows of plans once.
+    """Read the rows of plans once, or take the ranked ones.
 
     Returns
     -------
@@ -119,7 +120,10 @@ def _read_rows(
     started = perf_counter()
     evaluator = planned.begin(reader.rows, options.batch_rows)
     with reporting_to(options.progress), reader.completing_errors():
-        results, strategy = _evaluate(reader, evaluator, options)
+        if ranked is None:
+            results, strategy = _evaluate(reader, evaluator, options)
+        else:
+            results, strategy = evaluator.add_ranked(ranked), {"order": options.order}
     found, for_plans = evaluator.finish(), dict(zip(evaluator.grouped, results, strict=True))
     if RUN.is_on(logging.INFO):
         totals, first = found[0].overall, evaluator.plans[0]
@@ -254,7 +258,9 @@ class Evaluation:
 
 
 @closing_readers()
-def run_together(requests: Sequence[Options]) -> list[Evaluation]:
+def run_together(
+    requests: Sequence[Options], ranked: RankedTable | None = None
+) -> list[Evaluation]:
     """Compute the values of several requests over one reading of the rows.
 
     Every evaluation has the bits of a run of its own. Its `Meta` has the seconds of all together.
@@ -264,6 +270,9 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     requests : sequence of Options
         At least one. They have the same values of all arguments in `evaluator.SHARED`, and may
         differ in all others: label, score, measures, slices, policies ...
+    ranked : RankedTable, optional
+        The groups, if rows were ranked elsewhere: the source of the only request has no rows, and
+        its plan `takes_ranks`.
 
     Returns
     -------
@@ -277,7 +286,7 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     """
     started, compiled = perf_counter(), compilations.count
     planned, reader = prepare(requests)
-    found, groups, strategy = _read_rows(requests[0], planned, reader)
+    found, groups, strategy = _read_rows(requests[0], planned, reader, ranked)
     runs = [*zip(requests, planned.plans, found, strict=True)]
     summaries = [summary_rows(plan, totals) for _, plan, totals in runs]
     conventions = [_conventions(*one, reader.source, strategy) for one in runs]
@@ -399,9 +408,9 @@ def prepare(requests: Sequence[Options]) -> tuple[Evaluator, RowReader]:
     return evaluator, RowReader(source, known.columns, requests[0].limit)
 
 
-def plan_of(**options: Any) -> Plan:
-    """Plan a run of rows that are ranked elsewhere; see `evaluate`."""
-    requests = [Options.read(None, options)]
+def plan_of(options: Options) -> Plan:
+    """Plan a run of rows that may be ranked elsewhere."""
+    requests = [options]
     place = _place_of(requests)
     known = next(iter(place), None) or _Planned([_draft(requests[0])])
     if not known.drafts[0].roles.fields:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from fastrank_eval._lib.threads import Progress
+    from fastrank_eval.engine.evaluator import RankedTable
     from fastrank_eval.engine.option_types import CompareOptions, PartialOptions
     from fastrank_eval.results.comparison import Comparison
     from fastrank_eval.results.result import State
@@ -294,7 +295,7 @@ def evaluate(
     1.0
     """
     given = locals()
-    return _evaluate(Options.read(given.pop("source"), given))
+    return evaluate_options(Options.read(given.pop("source"), given))
 
 
 @named
@@ -408,7 +409,7 @@ def compare(
         read = read.replace(measures=compare_tests.default_measures(chosen))
     for for_label in options_by_label(read).values():
         compare_tests.refuse_pooled(chosen, requested_measures(for_label.measures))
-    return _evaluate(read).compare(**given, threads=read.threads)
+    return evaluate_options(read).compare(**given, threads=read.threads)
 
 
 def unit_needed(options: Mapping[str, Any]) -> str:
@@ -416,9 +417,10 @@ def unit_needed(options: Mapping[str, Any]) -> str:
     return "group" if options.get("cluster") is None else "cluster"
 
 
-def _evaluate(options: Options) -> Result:
+def evaluate_options(options: Options, ranked: RankedTable | None = None) -> Result:
+    """Evaluate as `evaluate` does, or what `run_together` takes for the rows."""
     by_label = options_by_label(options)
-    evaluations = run_together(list(by_label.values()))
+    evaluations = run_together(list(by_label.values()), ranked)
     results = {
         name: _result(for_label, evaluation)
         for (name, for_label), evaluation in zip(by_label.items(), evaluations, strict=True)

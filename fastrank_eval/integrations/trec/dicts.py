@@ -37,6 +37,8 @@ from fastrank_eval.io.source import type_name
 _FEW_TIES, _MANY_TIES, LARGEST_GRADE = 0.2, 0.5, 20
 #: Documents of a query whose grades usually tie.
 _LONG = 5
+#: Numbers that are looked at before all.
+_FIRST = 64
 #: What no id is.
 _NESTED = (list, tuple, Mapping)
 #: Documents by query.
@@ -55,8 +57,9 @@ def is_one_run(run: Mapping[Any, Any]) -> bool:
     """Return whether dicts of dicts are one run, with scores inside."""
     if not run or not is_nested(run):
         return False
-    firsts = [next(iter(docs.values())) for docs in run.values() if docs]
-    return not (firsts and all(map(is_sized, firsts)))
+    sizes = (is_sized(next(iter(docs.values()))) for docs in run.values() if docs)
+    first = next(sizes, False)  # mostly a number, and then the others need not be looked at
+    return not (first and all(sizes))
 
 
 def read_mapping(
@@ -302,4 +305,5 @@ def _share_of_ties(pairs: PairTable) -> float:
 
 def are_whole(numbers: np.ndarray, most: float = np.inf) -> bool:
     """Return whether all numbers are whole, and none is larger."""
-    return bool(((numbers == np.rint(numbers)) & (np.abs(numbers) <= most)).all())
+    parts = numbers[:_FIRST], numbers  # the first scores mostly show it
+    return all(((part == np.rint(part)) & (np.abs(part) <= most)).all() for part in parts)

@@ -21,9 +21,9 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
 from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
-from fastrank_eval.engine.options import DEFAULTS, OPTIONS, check_names
+from fastrank_eval.engine.options import DEFAULTS, OPTIONS, Options, check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS
-from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.run import Evaluation, plan_of, run
 from fastrank_eval.integrations.trec.benchmark import Benchmark
 from fastrank_eval.integrations.trec.join import (
     Joined,
@@ -33,21 +33,24 @@ from fastrank_eval.integrations.trec.join import (
     no_common_query,
     rank_documents,
     read_both,
+    read_runs,
     reading_notes,
 )
 from fastrank_eval.integrations.trec.measures import (
     Line,
     at_level,
+    have_gains,
     report_lines,
     single_measures,
     with_gains,
 )
 from fastrank_eval.integrations.trec.nested import is_ranked
-from fastrank_eval.integrations.trec.pairs import Common, Cuts
+from fastrank_eval.integrations.trec.pairs import Common, Cuts, are_dicts
+from fastrank_eval.integrations.trec.ranked import RankedDicts
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.results.evaluate import evaluate as evaluate_table
+from fastrank_eval.results.evaluate import evaluate_options
 from fastrank_eval.results.lookup import find_measure
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table, list_text, printable
@@ -418,6 +421,8 @@ def _plain(line: Line, value: _Value) -> _Value | int:
 
 #: How the table of `join_runs` is evaluated.
 _JOINED = {"order": "grouped", "unretrieved": "allow", "unjudged": "allow"}
+#: Options with which ranks of judged documents may be all that is needed of the rows.
+_OF_RANKS = {"baseline", "confidence", "min_groups", "score_type", "threads", "undefined"}
 #: The command line's measures, without those that compare all rows.
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
 #: Profiles in which names have the meaning that trec_eval gives them.
@@ -555,37 +560,46 @@ def evaluate(
         _refuse_sums(options)
     is_complete = any(part.counts_absent(complete) for part in parts)
     anywhere = any(part.label == ANYWHERE for part in parts)
-    joined = join_runs(
-        qrels, run, is_complete, columns, cuts, as_float32=as_float32, anywhere=anywhere
-    )
+    judged, runs = read_runs(qrels, run, columns)
+
+    def join() -> Joined:
+        """Make the rows of all documents."""
+        float32 = {"as_float32": as_float32, "anywhere": anywhere}
+        return join_runs(judged, runs, is_complete, cuts, **float32)
+
+    dicts = None
+    if options.keys() <= _OF_RANKS and cuts.by_document and are_dicts([judged, *runs.values()]):
+        dicts = RankedDicts(judged, runs, cuts, is_complete)
+    joined = join() if dicts is None else dicts.joined()
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
-        judged = joined.queries + joined.only_in_qrels * (not is_complete)
-        raise no_common_query(judged, joined.only_in_run, are_lists=is_ranked(run))
+        known = joined.queries + joined.only_in_qrels * (not is_complete)
+        raise no_common_query(known, joined.only_in_run, are_lists=is_ranked(run))
     if not all(part.counts_absent(complete) for part in parts):
         _refuse_different_queries(joined, joined.only_in_qrels * is_complete)
     used = asked
-    if version is not None:
+    if version is not None and have_gains(asked):
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        used = _with_all_gains(asked, grades)
+        used = _with_all_gains(asked, grades if dicts is None else dicts.grades)
     used = [at_level(one, level).with_display_name(one.display_name) for one in used]
-    has_subtopics = "subtopics" in joined.table.column_names
+    requests = [_request(part, joined, used, options) for part in parts]
+    plans = [] if dicts is None else [plan_of(request) for request in requests]
+    if not all(plan.takes_ranks and plan.ties == "item" for plan in plans):
+        dicts, joined = None, join()
+        requests = [_request(part, joined, used, options) for part in parts]
     results: dict[int, Result] = {}
-    for part in parts:
-        table = joined.table
-        absent = is_complete and not part.counts_absent(complete)
-        if absent and joined.answered is not None:
-            table = table.filter(mask_column(joined.answered))
-        of_part = evaluate_table(
-            table,
-            group="query",
-            label=part.label,
-            score=joined.scores,
-            item="doc",
-            subtopics="subtopics" if has_subtopics else None,
-            measures=[used[place] for place in part.places],
-            **{**_JOINED, **part.choices, **options},
-        )
+    for place, (part, request) in enumerate(zip(parts, requests, strict=True)):
+        ranked, absent = None, is_complete and not part.counts_absent(complete)
+        if dicts is not None:
+            kept = RankedDicts(judged, runs, cuts, False) if absent else dicts
+            ranked = kept.table(
+                as_float32=as_float32,
+                anywhere=part.label == ANYWHERE,
+                with_unjudged=plans[place].roles.judgments,
+            )
+        elif absent and joined.answered is not None:
+            request = request.replace(source=joined.table.filter(mask_column(joined.answered)))
+        of_part = evaluate_options(request, ranked)
         results |= dict.fromkeys(part.places, of_part)
     result = _beside([results[place] for place in range(len(used))], used)
     notes = [*joined.notes, *_differences(parts, results, used)]
@@ -605,7 +619,7 @@ def evaluate(
         **({} if level == 1 else {"level": level}),
         **cuts.chosen(),
         **({"reading_notes": tuple(notes)} if notes else {}),
-        **_facts(joined),
+        **(_facts(joined) if dicts is None else dicts.facts()),
     }
     # A measure is found by the name that was asked for, without the level and other gains.
     requested = dict(result.requested) | {
@@ -616,6 +630,24 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
+
+
+def _request(
+    part: _Part, joined: Joined, used: Sequence[Measure], options: Mapping[str, Any]
+) -> Options:
+    """Check the options of the evaluation of a part."""
+    given = {
+        "group": "query",
+        "label": part.label,
+        "score": joined.scores,
+        "item": "doc",
+        "subtopics": "subtopics" if "subtopics" in joined.table.column_names else None,
+        "measures": [used[place] for place in part.places],
+        **_JOINED,
+        **part.choices,
+        **options,
+    }
+    return Options.read(joined.table, given)
 
 
 def _with_all_gains(measures: Sequence[Measure], grades: Iterable[float]) -> list[Measure]:
@@ -661,7 +693,7 @@ def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark
                 f"qrels: must have data sets of different names, got {name!r} twice; rename one."
             )
         with _named_in_errors(name):
-            runs = name_runs(given, columns) if baseline is not None else {}
+            runs = name_runs(given, columns)
         is_compared[name] = len(runs) > 1 and baseline in runs
     results: dict[str, Result] = {}
     for (name, has_both), pair in zip(is_compared.items(), source.values(), strict=True):

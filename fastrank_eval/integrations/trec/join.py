@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import shown, typed
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.labels import RankedRows
-from fastrank_eval.groups.ranking import Ranking, with_unjudged_rows
-from fastrank_eval.groups.rows_above import count_rows_above
-from fastrank_eval.groups.sort import sort_descending
 from fastrank_eval.integrations.trec.columns import LISTS, SWAPPED_RUN, columns_of, known_names
-from fastrank_eval.integrations.trec.dicts import are_swapped, is_one_run, sign_of_swapping
+from fastrank_eval.integrations.trec.dicts import (
+    NOTHING,
+    are_swapped,
+    is_one_run,
+    sign_of_swapping,
+)
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
 from fastrank_eval.integrations.trec.nested import are_paths, is_ranked, is_row
 from fastrank_eval.integrations.trec.pairs import (
     Common,
     Cuts,
-    PairDicts,
     PairTable,
-    lengths_of,
-    look_up,
 )
 from fastrank_eval.integrations.trec.tables import DUPLICATES_OPTION, read_pairs
 from fastrank_eval.io.source import type_name
@@ -144,14 +139,23 @@ def join(
     ([2.5, 1.5, None], [None, 1, 1])
     """
     names = {"query": query, "doc": doc, "grade": grade, "score": score}
-    return join_runs(qrels, run, complete, names, Cuts())
+    return join_runs(*read_runs(qrels, run, names), complete, Cuts())
+
+
+def read_runs(
+    qrels: object, run: object, names: Mapping[str, str | None]
+) -> tuple[PairTable, dict[str, PairTable]]:
+    """Read judgements, and runs by the names of their columns of scores."""
+    runs = name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
+    remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
+    judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
+    return judged, dict(zip(runs, read, strict=True))
 
 
 def join_runs(
-    qrels: object,
-    run: object,
+    judged: PairTable,
+    runs: Mapping[str, PairTable],
     complete: bool,
-    names: Mapping[str, str | None],
     cuts: Cuts,
     *,
     as_float32: bool = False,
@@ -161,17 +165,15 @@ def join_runs(
 
     `anywhere` adds the column `ANYWHERE`, grades of documents that are judged for any query.
     """
-    runs = name_runs(run, {name: names[name] for name in ("query", "doc", "score")})
-    remedies = _READ.format("read_qrels"), f"{_READ.format('read_run')} {_SEVERAL}"
-    judged, read = read_both(qrels, list(runs.values()), names, "error", remedies)
+    read = [*runs.values()]
     both = Common(read, judged, complete)
+    asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])
     notes, unanswered, lacking = [*reading_notes(judged, read)], {}, {}
     for i, name in enumerate(runs):
         counts = both.cut(i, cuts, as_float32=as_float32)
         notes += cuts.note(name if len(runs) > 1 else "the run", *counts)
         unanswered[name] = int((both.wanted & ~both.have(i)).sum())
         lacking[name] = int((both.wanted & both.lacking[i]).sum())
-    asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])
     keep = both.wanted[both.query] & np.logical_or.reduce([rows >= 0 for rows in both.rows])
     pairs = np.flatnonzero(keep)
     table = _table(both, runs, pairs)
@@ -203,7 +205,11 @@ def read_both(
     )
     if not _are_runs(qrels, of_qrels):
         judged = read_pairs(qrels, QRELS, duplicates, of_qrels, remedy=remedies[0])
-        read = [read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1]) for run in runs]
+        asked = judged.dicts.by_query if judged.dicts else NOTHING
+        read = [
+            read_pairs(run, RUN, duplicates, of_run, remedy=remedies[1], asked=asked)
+            for run in runs
+        ]
         if not are_swapped(judged, read):
             return judged, read
     raise ArgumentError(
@@ -401,156 +407,6 @@ def rank_documents(
         both.answered[both.wanted],
         _grade_strings(starts, shown, grades[order], is_unjudged[order]),
     )
-
-
-def rank_judged(
-    retrieved: PairTable,
-    judged: PairTable,
-    *,
-    judged_only: bool,
-    anywhere: bool,
-    with_unjudged: bool,
-) -> tuple[list[str], Ranking | None]:
-    """Rank the judged documents of dicts, as `rank_documents` does.
-
-    Each is looked up in the run, and its score compared with all scores of the query, in float32.
-    Other documents are scores alone; ids are compared where scores are equal.
-
-    Parameters
-    ----------
-    retrieved, judged : PairTable
-        Of dicts.
-    judged_only : bool
-        As in `Cuts`.
-    anywhere : bool
-        Grade documents as the column `ANYWHERE` does.
-    with_unjudged : bool
-        List the unjudged documents too.
-
-    Returns
-    -------
-    queries : list of str
-        The judged queries that the run has, those without a document last.
-    ranking : Ranking
-        Of these queries, without rows.
-    """
-    run, known = cast(PairDicts, retrieved.dicts), cast(PairDicts, judged.dicts)
-    queries = [*filter(known.by_query.__contains__, chain(run.by_query, retrieved.empty))]
-    if not queries:
-        return queries, None
-    docs: list[Mapping[str, Any]] = [run.by_query.get(query, {}) for query in queries]
-    asked: list[Mapping[str, Any]] = [known.by_query[query] for query in queries]
-    found = None if judged_only or anywhere or retrieved.empty else run.found
-    if judged_only:
-        pairs = zip(docs, asked, strict=True)
-        docs = [{d: own[d] for d in own if grades.get(d, -1) >= 0} for own, grades in pairs]
-    if anywhere:
-        ids, pairs = {*chain.from_iterable(known.by_query.values())}, zip(docs, asked, strict=True)
-        asked = [
-            {d: max(grades.get(d, 0), 0) for d in chain(grades, filter(ids.__contains__, own))}
-            for own, grades in pairs
-        ]
-    numbers, grade = run.numbers_of(docs), known.numbers_of(asked)
-    scores = np.frombuffer(b"".join(map(look_up, docs, asked)) if found is None else found)
-    lengths, sizes = lengths_of(docs), lengths_of(asked)
-    starts, edges = (np.append(0, np.cumsum(counts)) for counts in (lengths, sizes))
-    with np.errstate(over="ignore"):
-        every = np.concatenate([numbers, scores]).astype(np.float32)
-    is_found = scores == scores
-    rows = np.flatnonzero(is_found if with_unjudged else is_found & (grade != 0))
-    offsets, groups = frozen(np.searchsorted(rows, edges)), frozen(np.arange(len(queries)))
-    above, size = np.empty((2, len(rows)), np.int64)
-    # The scores of judged documents stand behind those that they are compared with.
-    rows += len(numbers)
-    count_rows_above(frozen(every), frozen(starts), groups, offsets, rows, above, size)
-    rows -= len(numbers)
-    for g in np.unique(np.searchsorted(offsets, np.flatnonzero(size > 1), side="right") - 1):
-        own, judged_scores = every[starts[g] : starts[g + 1]], every[len(numbers) + edges[g] :]
-        here = slice(*offsets[g : g + 2])
-        _break_ties(own, docs[g], judged_scores, asked[g], rows[here] - edges[g], above[here])
-        order = np.argsort(above[here])
-        above[here], rows[here] = above[here][order], rows[here][order]
-    listed = np.append(0, np.cumsum(grade != 0))[edges]
-    ranks, grades = np.empty(listed[-1], np.int64), np.empty(listed[-1])
-    _list_judged(offsets, rows, above, edges, is_found, grade, lengths, listed, ranks, grades)
-    ones = frozen(np.ones(len(ranks), np.int64))
-    ranking = Ranking(
-        scored=cast(Any, None),
-        labels=cast(Any, None),
-        ranked_groups=None,
-        offsets=frozen(listed),
-        rows=frozen(lengths + sizes - np.add.reduceat(is_found, edges[:-1], dtype=np.int64)),
-        retrieved=frozen(lengths),
-        grade=frozen(grades),
-        above=frozen(ranks),
-        size=ones,
-        block_above=ranks,
-        block_size=ones,
-        weights=None,
-        max_grade=float(grades.max(initial=-np.inf)),
-        min_grade=float(grades.min(initial=np.inf)),
-        unretrieved_relevant=True,
-    )
-    if with_unjudged:
-        is_unjudged = np.ones(len(numbers), np.bool_)
-        is_unjudged[np.repeat(starts[:-1], np.diff(offsets)) + above] = False
-        places = np.flatnonzero(is_unjudged)
-        bounds = np.searchsorted(places, starts)
-        unjudged = RankedRows(groups, bounds, places, places, places, places)
-        ranking.judged = with_unjudged_rows(ranking, unjudged, starts, np.diff(bounds), "item")
-    return queries, ranking
-
-
-def _break_ties(
-    scores: np.ndarray,
-    docs: Iterable[str],
-    judged_scores: np.ndarray,
-    judged: Iterable[str],
-    rows: np.ndarray,
-    above: np.ndarray,
-) -> None:
-    """Rank the judged documents of a query by score, then descending id.
-
-    Parameters
-    ----------
-    scores, docs
-        Of the run.
-    judged_scores, judged
-        Of the judged documents.
-    rows, above : ndarray of int64
-        The judged documents that the run has, and how many documents have a higher score; the
-        latter becomes the rank.
-    """
-    names, tied = [*judged], {score: list[str]() for score in judged_scores[rows].tolist()}
-    for score, doc in zip(scores.tolist(), docs, strict=True):
-        if score in tied:
-            tied[score].append(doc)
-    for block in tied.values():
-        block.sort()
-    for e, row in enumerate(rows.tolist()):
-        block = tied[float(judged_scores[row])]
-        above[e] += len(block) - bisect_right(block, names[row])
-
-
-@kernel
-def _list_judged(  # type: ignore[no-untyped-def]
-    offsets, rows, places, edges, is_found, grade, lengths, to_offsets, to_above, to_grade
-):
-    """List labelled documents by query, those that are not retrieved last."""
-    for g in range(lengths.shape[0]):
-        k = to_offsets[g]
-        for e in range(offsets[g], offsets[g + 1]):
-            if grade[rows[e]] != 0:
-                to_above[k] = places[e]
-                to_grade[k] = grade[rows[e]]
-                k += 1
-        first = k
-        for row in range(edges[g], edges[g + 1]):
-            if not is_found[row] and grade[row] != 0:
-                to_above[k] = lengths[g]
-                to_grade[k] = grade[row]
-                k += 1
-        sort_descending(to_grade[first:k], to_grade[:0])
 
 
 def _grade_strings(

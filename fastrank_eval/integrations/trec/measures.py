@@ -27,6 +27,7 @@ from fastrank_eval.integrations.trec.tables import read_rows
 from fastrank_eval.io.columns import MAX_SUBTOPICS
 from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures.base import of_package
 from fastrank_eval.measures.parser import (
     commas_hint,
     names_measure,
@@ -89,7 +90,7 @@ class Line:
     @property
     def has_gains(self) -> bool:
         """Whether a measure has a table of gains."""
-        return any(isinstance(m.option_values.get("gain"), tuple) for m in self.measures)
+        return have_gains(self.measures)
 
 
 @dataclass(frozen=True)
@@ -304,6 +305,16 @@ def single_measures(
         If a name is unknown or stands for no measure or a mean of several, as ``runid``; those of
         a nickname are left out.
     """
+    texts = tuple(requests) if is_list_like(requests) else (requests,)
+    if all(type(text) is str for text in texts):
+        known = _single_measures(texts, version)
+        if all(of_package(type(m)) for m in known):  # others may be defined anew
+            return [*known]
+    return _single_measures.__wrapped__(texts, version)
+
+
+@lru_cache(64)
+def _single_measures(requests: Sequence[str | Measure], version: int) -> list[Measure]:
     split = _split_requests(requests)
     order = {str(request): number for number, request in reversed(list(enumerate(split)))}
     measures = []
@@ -475,6 +486,11 @@ def at_level(original: Measure, level: float) -> Measure:
     if "rel" in original.explicit_options:
         return original
     return original(rel=level) if level != 1 and "rel" in original.option_values else original
+
+
+def have_gains(measures: Iterable[Measure]) -> bool:
+    """Return whether a measure has a table of gains."""
+    return any(isinstance(m.option_values.get("gain"), tuple) for m in measures)
 
 
 def with_gains(original: Measure, grades: Iterable[float]) -> Measure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import fields
 from functools import cached_property
 from itertools import chain, pairwise, repeat
@@ -38,6 +38,7 @@ _MANY = 1 << 14
 _RANGE = 1 << 17
 #: Describes two rows of a source that is no text.
 ROWS = "row {:,} and row {:,}".format
+_LARGE_STRING = pa.large_string()
 DUPLICATES = ("error", "first", "last", "max")
 
 
@@ -59,8 +60,8 @@ def run_ends(texts: pa.Array, firsts: np.ndarray, rows: int) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [None], children=[ends, texts])
 
 
-def id_column(ids: Sequence[str], what: str) -> pa.Array:
-    """Make a column of ids, large string.
+def id_column(ids: Sequence[str], what: str, kind: pa.DataType = _LARGE_STRING) -> pa.Array:
+    """Make a column of ids, large string by default.
 
     Raises
     ------
@@ -68,7 +69,7 @@ def id_column(ids: Sequence[str], what: str) -> pa.Array:
         If an id is no valid text.
     """
     try:
-        return bytes_column(ids, pa.large_string())
+        return bytes_column(ids, kind)
     except UnicodeEncodeError as error:
         raise SourceError(
             f"The {what} {shorten(error.object, 100)!r} is not valid text: {error}."
@@ -94,6 +95,13 @@ def look_up(docs: Mapping[str, Any], asked: Collection[str]) -> bytes:
 def lengths_of(parts: Collection[Sized]) -> np.ndarray:
     """Get the length of each part, int64."""
     return np.fromiter(map(len, parts), np.int64, len(parts))
+
+
+def edges_of(lengths: np.ndarray) -> np.ndarray:
+    """Get the first row of each part, then the number of rows. int64."""
+    edges = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=edges[1:])
+    return frozen(edges)
 
 
 @dataclass(frozen=True)
@@ -250,6 +258,11 @@ class PairTable:
         return selected
 
 
+def are_dicts(tables: Iterable[PairTable]) -> bool:
+    """Return whether all tables were read from dicts."""
+    return all(table.dicts is not None for table in tables)
+
+
 class Pairs:
     """The pairs of some tables, each once, by query.
 
@@ -383,6 +396,11 @@ class Cuts:
 
     def __post_init__(self) -> None:
         checked("most", self.most, integer(1, optional=True))
+
+    @property
+    def by_document(self) -> bool:
+        """Whether the ranks of documents do not decide if they count."""
+        return not self.skip_first and self.most is None
 
     def chosen(self) -> dict[str, object]:
         """Return those that leave out documents."""

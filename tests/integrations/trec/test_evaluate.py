@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -235,6 +236,45 @@ def test_evaluate__accuracy_with_a_cutoff__is_success_but_for_ir_measures() -> N
             trec.evaluate(QRELS, BM25, name, profile="ir_measures")
     found = trec.evaluate(QRELS, BM25, "Success@1", profile="ir_measures")
     assert found.value("Success@1") == 1 / 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"measures": "map,bpref,infAP,Judged@5,ndcg.1=3", "undefined": "skip", "level": 0.5},
+        {"measures": "nDCG@3,RBP,num_ret,num_rel_ret,R@5", "complete": False, "confidence": 0.9},
+        {"measures": "nDCG@3,Hole@5,Accuracy@2,MRR@10", "profile": "beir"},
+        {"measures": "AP,P@3", "judged_only": True, "drop_self": True, "score_type": "float32"},
+        {"measures": "AP,RR", "baseline": "one"},
+        {"measures": "AP,RR", "profile": None},
+    ],
+    ids=str,
+)
+def test_evaluate__dicts__have_the_bits_of_columns(options: dict[str, Any]) -> None:
+    random, docs = Random(7), [f"d{i}" for i in range(9)]  # noqa: S311
+
+    def numbers(query: str, values: list[float]) -> dict[str, float]:
+        ids = random.sample([query, *docs], random.randint(1, 10))
+        return {doc: random.choice(values) for doc in ids}
+
+    few, many = [0.5, 1.0, -0.0, 0.0, 2.0], [random.random() for _ in range(99)]
+    for _ in range(12):
+        queries = [f"q{i}" for i in range(6)]
+        qrels = {query: numbers(query, [-1, 0, 0, 1, 2]) for query in queries[:5]}
+        names = ["one", "two"] if options.get("complete") is not False else ["one"]
+        runs = {
+            name: {q: numbers(q, few if name == "one" else many) for q in random.sample(queries, 5)}
+            for name in names
+        }
+        if options.get("profile") == "beir":  # it leaves out queries that a run lacks
+            runs["two"] = {query: numbers(query, many) for query in runs["one"]}
+        of_dicts = trec.evaluate(qrels, runs, **options)
+        tables = {name: trec.read_run(run) for name, run in runs.items()}
+        of_columns = trec.evaluate(trec.read_qrels(qrels), tables, **options)
+        assert repr([*of_dicts]) == repr([*of_columns])
+        assert of_dicts.per_group.equals(of_columns.per_group)
+        assert of_dicts.meta.conventions == of_columns.meta.conventions
 
 
 def test_evaluate__drop_self__leaves_out_the_document_that_is_the_query() -> None:
