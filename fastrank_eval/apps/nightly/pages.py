@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.reproduce import (
+    check_groups,
     check_groups_file,
     folder_error,
     groups_file,
@@ -117,6 +119,8 @@ class WebLinks(Links):
         return f"/slice{query}" if len(query) <= LONGEST_QUERY + len("?") else ""
 
 
+#: Names of pages and files of groups.
+DATED_FILE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:\.html|-groups\.parquet)")
 #: Text that every page contains, and hardly any other file.
 _PAGE_MARK = b"<footer><p>fastrank_eval "
 
@@ -178,10 +182,46 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     make_folder(config, config.folder)
     page = config.folder / f"{night.date}.html"
     with closing(History(config.history).of(config.label)) as history:
+        move_pages(config, history, night.date)
         content = _draw_page(config, config.folder, history, night)
         write_page(page, content)
         NIGHTLY.info("page written", night=str(night.date), file=str(page))
         return [page, *_write_latest(config, config.folder, history, night, content)]
+
+
+def move_pages(config: NightlyConfig, history: History, date: dt.date | None = None) -> None:
+    """Move what a report of one label wrote to the folder of this label.
+
+    Files of dates on which another label has a night stay.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+        Of a label.
+    history : History
+        Of the same label.
+    date : datetime.date, optional
+        Of a page that is written: the old one is removed.
+    """
+    folder = config.folder
+    if folder is None or not folder.parent.is_dir() or config.label not in history.labels():
+        return
+    alone = history.execute(
+        "SELECT date FROM night WHERE label = ? AND date NOT IN "
+        "(SELECT date FROM night WHERE label <> ?)",
+        *(config.label, config.label),
+    )
+    moved, unnamed = {each for (each,) in alone}, history.of("")
+    for path in sorted(folder.parent.iterdir()):
+        match = DATED_FILE.fullmatch(path.name)
+        if match is None or not path.is_file() or not is_ours(path):
+            continue
+        with suppress(OSError):  # what stays is no worse than before
+            if match[1] == str(date) and date not in unnamed.dates():
+                path.unlink()
+            elif match[1] in moved and not (folder / path.name).exists():
+                folder.mkdir(exist_ok=True)
+                path.replace(folder / path.name)
 
 
 def write_latest(config: NightlyConfig) -> None:
@@ -319,6 +359,15 @@ def check_page(path: Path) -> None:
     """
     if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
         raise other_file(path, "is not a page of a night")
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether this program wrote a page, or a file of groups."""
+    try:
+        (check_page if path.suffix == ".html" else check_groups)(path)
+    except OutputError:
+        return False
+    return True
 
 
 def write_page(path: Path, content: bytes) -> None:

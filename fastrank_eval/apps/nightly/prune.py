@@ -11,18 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from fastrank_eval._lib.errors import ArgumentError, HistoryError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, HistoryError
 from fastrank_eval._lib.memory import format_bytes
 from fastrank_eval.apps.nightly.compare_nights import DAYS
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
 from fastrank_eval.apps.nightly.history import PERIODS as MERGED
 from fastrank_eval.apps.nightly.history import TABLES, History, columns
 from fastrank_eval.apps.nightly.night import IS_EARLY, PERIODS
-from fastrank_eval.apps.nightly.pages import check_page, write_again, write_index
-from fastrank_eval.apps.nightly.reproduce import check_groups
+from fastrank_eval.apps.nightly.pages import (
+    DATED_FILE,
+    is_ours,
+    move_pages,
+    write_again,
+    write_index,
+)
 
 _DAYS = re.compile(r"([1-9][0-9]{0,4})d")
-_FILE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:\.html|-groups\.parquet)")
 _LINK = re.compile(rb'href="((?:\.\./)?[\w~/-]+\.(?:html|parquet))"')
 
 
@@ -97,7 +101,7 @@ def prune(
             # Pages of the nights that had a name before the report lost its other labels.
             labels.append(replace(config, parts=(), label="", folder=config.folder / own))
         paths = [path for each in labels for path in _files(history, each, first, config.folder)]
-    others = [path for path in paths if not _is_ours(path)]
+    others = [path for path in paths if not is_ours(path)]
     notes += [f"{path} stays: it is no page and no file of groups" for path in others]
     for suffix, what in ((".html", "pages"), (".parquet", "files of groups")):
         ours = [path for path in paths if path.suffix == suffix and path not in others]
@@ -192,7 +196,7 @@ def _files(
         return
     is_used = False
     for path in sorted(folder.iterdir()):
-        match = _FILE.fullmatch(path.name)
+        match = DATED_FILE.fullmatch(path.name)
         if match and path.is_file():
             if match[1] < first.isoformat():
                 yield path
@@ -204,21 +208,13 @@ def _files(
         yield index
 
 
-def _is_ours(path: Path) -> bool:
-    """Return whether this program wrote a page, or a file of groups."""
-    try:
-        (check_page if path.suffix == ".html" else check_groups)(path)
-    except OutputError:
-        return False
-    return True
-
-
 def _mend_links(config: NightlyConfig) -> None:
     """Write the pages of a label again that link to a page that is gone."""
     folder = config.folder
-    if folder is None or not folder.is_dir():
+    if folder is None:
         return
     with closing(History(config.history)) as history:
+        move_pages(config, history.of(config.label))
         nights = [
             night
             for date in history.of(config.label).dates()

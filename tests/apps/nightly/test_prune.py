@@ -136,6 +136,38 @@ def test_prune__of_a_report_that_lost_a_label__leaves_no_dead_link(folder: Path)
     assert pages == {"index.html", f"{on(4)}.html"}
 
 
+@pytest.mark.parametrize("runs", [(4,), (1,), (2, 4), ()], ids=str)
+def test_prune__of_a_report_that_gained_a_label__leaves_no_dead_link(
+    folder: Path, runs: tuple[int, ...]
+) -> None:
+    text = Path("nightly.toml").read_text()
+    several = text.replace('label = "click"', 'label = ["other", "click"]')
+    for path in folder.glob("logs/day=*/*.parquet"):
+        copy_label(path)
+    Path("nightly.toml").write_text(f"{text}[gates]\n{OUTPUT}")
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 3
+    Path("pages/2026-11-09.html").write_text("my notes")
+    Path("nightly.toml").write_text(f"{several}[gates]\n{OUTPUT}")
+    for day in runs:
+        assert nightly("--date", on(day), "-q").exit_code == 3
+        assert dead_links(Path("pages")) == []
+        assert [path.name for path in Path("pages").glob("2*")] == ["2026-11-09.html"]
+        listed = Path("pages/index.html").read_text()
+        assert all(f'href="click/{on(day)}.html"' in listed for day in (1, 2, 3))
+    assert nightly("prune", "--keep", "2d").exit_code == 0
+    assert dead_links(Path("pages")) == []
+    last = max((3, *runs))
+    for label in ("click", "other"):
+        kept_days = {on(day) for day in (last - 1, last) if label == "click" or day in runs}
+        names = {path.name for path in Path("pages", label).glob("2*")}
+        ends = ".html", "-groups.parquet"
+        assert names == {f"{day}{end}" for day in kept_days for end in ends}
+    assert {path.name for path in Path("pages").iterdir() if path.is_file()} == {
+        "index.html",
+        "2026-11-09.html",
+    }
+
+
 def copy_label(path: Path) -> None:
     from pyarrow import parquet
 
