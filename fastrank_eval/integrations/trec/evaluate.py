@@ -693,7 +693,7 @@ def _evaluate_data_sets(source: object, options: Mapping[str, Any]) -> Benchmark
                 f"qrels: must have data sets of different names, got {name!r} twice; rename one."
             )
         with _named_in_errors(name):
-            runs = name_runs(given, columns)
+            runs = name_runs(given, columns) if baseline is not None else {}
         is_compared[name] = len(runs) > 1 and baseline in runs
     results: dict[str, Result] = {}
     for (name, has_both), pair in zip(is_compared.items(), source.values(), strict=True):
