@@ -29,13 +29,6 @@ from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.run import plan_of
 from fastrank_eval.integrations.trec.dicts import dicts_of
-from fastrank_eval.integrations.trec.evaluate import (
-    RANKED,
-    by_label,
-    check_level,
-    evaluate_ranked,
-    measures_of,
-)
 from fastrank_eval.integrations.trec.join import rank_documents
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
@@ -47,11 +40,15 @@ from fastrank_eval.integrations.trec.lines import (
 from fastrank_eval.integrations.trec.measures import (
     NICKNAMES,
     TREC_MEASURES,
+    by_label,
+    check_level,
+    measures_of,
     report_lines,
     without_defaults,
 )
 from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable, are_dicts
 from fastrank_eval.integrations.trec.ranked import RankedDicts
+from fastrank_eval.integrations.trec.report import RANKED, evaluate_ranked
 from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import text_with_options

@@ -8,10 +8,11 @@
 """
 
 from fastrank_eval.integrations.trec.benchmark import Benchmark
-from fastrank_eval.integrations.trec.evaluate import TrecReport, evaluate, trec_report
+from fastrank_eval.integrations.trec.evaluate import evaluate
 from fastrank_eval.integrations.trec.join import Joined, join
 from fastrank_eval.integrations.trec.measures import read_diversity_qrels
 from fastrank_eval.integrations.trec.mteb import confidences, nauc, p_mrr
+from fastrank_eval.integrations.trec.report import TrecReport, trec_report
 from fastrank_eval.integrations.trec.tables import Judgments, read_qrels, read_run
 
 __all__ = [

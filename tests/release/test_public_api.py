@@ -73,6 +73,6 @@ def test_breaking_changes__of_one_change__are_those_of_public_names(
 
 def test_public_paths__have_doors_and_measures() -> None:
     paths = public_paths(read_package(ROOT))
-    assert "fastrank_eval.integrations.trec.evaluate.trec_report" in paths
+    assert "fastrank_eval.integrations.trec.report.trec_report" in paths
     assert "fastrank_eval.results.evaluate.evaluate" in paths
     assert "fastrank_eval.measures.auc.GroupedAUC" in paths

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.integrations.trec.evaluate import side_by_side
+from fastrank_eval.integrations.trec.report import side_by_side
 from fastrank_eval.results.report import text
 
 TEXTS = Path(__file__).parents[1] / "fixtures" / "reports"

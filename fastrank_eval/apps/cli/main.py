@@ -338,12 +338,12 @@ def trec(
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
-    from fastrank_eval.integrations.trec.evaluate import (
+    from fastrank_eval.integrations.trec.lines import QRELS
+    from fastrank_eval.integrations.trec.report import (
         side_by_side,
         trec_report,
         with_distinct_names,
     )
-    from fastrank_eval.integrations.trec.lines import QRELS
     from fastrank_eval.integrations.trec.tables import read_pairs
     from fastrank_eval.results import report as formats
     from fastrank_eval.results.report import printable

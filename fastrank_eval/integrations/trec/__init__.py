@@ -9,8 +9,10 @@ Each module imports only from those before it:
 * `dicts`: dicts of dicts, ranked lists, and how swapped ones are recognised;
 * `tables`: `read_run`, `read_qrels` and `Judgments`, for all forms;
 * `join`: `join`, and documents in the order of trec_eval;
+* `ranked`: the judged documents of dicts, ranked without the others;
 * `measures`: names of measures as trec_eval reads them, `read_diversity_qrels`;
 * `benchmark`: the results of several data sets;
-* `evaluate`: `evaluate` and `trec_report`, the report of trec_eval;
+* `report`: `trec_report`, the report of trec_eval;
+* `evaluate`: `evaluate`, for several runs and data sets;
 * `mteb`: what MTEB prints beside measures.
 """

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import is_list_like, typed
+from fastrank_eval._lib.arguments import checked, is_list_like, number, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SourceError
@@ -500,6 +501,29 @@ def with_gains(original: Measure, grades: Iterable[float]) -> Measure:
         return original
     result = original(gain={**{grade: grade for grade in grades if grade > 0}, **dict(gains)})
     return result.with_display_name(original.display_name)
+
+
+def check_level(level: float) -> None:
+    """Check the argument of ``-l``."""
+    checked("level", level, number(above=0))
+
+
+def measures_of(lines: Iterable[Line]) -> list[Measure]:
+    """List the measures of lines, or one where there is none."""
+    return list(chain.from_iterable(line.measures for line in lines)) or [measure("NumRet")]
+
+
+def label_of(one: Measure) -> str:
+    """Return the column of labels that a measure reads."""
+    return one.label_column() or "grade"
+
+
+def by_label(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
+    """Group measures by the column of labels that they read."""
+    found: dict[str, list[Measure]] = {}
+    for one in measures:
+        found.setdefault(label_of(one), []).append(one)
+    return found
 
 
 @typed

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from fastrank_eval import nDCG
-from fastrank_eval.integrations.trec.evaluate import report_lines
+from fastrank_eval.integrations.trec.measures import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
 from tests.support import commands
 from tests.support.commands import output
