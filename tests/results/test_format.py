@@ -56,3 +56,5 @@ def test_numbers__have_the_digits_of_their_kind() -> None:
     assert interval_text(NAN, 0.25, 2) == ""
     assert [p_text(p) for p in (0.0123, 0.00005, NAN)] == ["0.012", "<0.0001", "n/a"]
     assert percent_text(0.95) == "95%"
+    percents = {0.99749: "100%", 0.9951: "100%", 12.3: "1200%", 1e-7: "0.00001%", 0.0: "0%"}
+    assert {share: percent_text(share, 2) for share in percents} == percents

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,12 @@ def check_labels(
         Errors of single keys; new errors are added, once if all labels have them.
     """
     errors_by_label: dict[str, list[tuple[str, str, object, str]]] = {}
+    scores = [tables["models"]["scores"], *(each.get("scores") or () for each in own.values())]
+    models = [*dict.fromkeys(chain.from_iterable(scores))]
     for label in labels or ("",):
         for_label = ConfigErrors(errors.file, tables=set(errors.tables))
         if _table_name(label) not in errors.tables:
-            check_tables(tables_of(tables, label, own.get(label, {})), for_label)
+            check_tables(tables_of(tables, label, own.get(label, {})), for_label, models, labels)
         errors_by_label[label] = for_label.records
     # Their tables were not checked, or not as a whole.
     with_mistakes = {

@@ -208,10 +208,10 @@ TABLES: dict[str, dict[str, Key]] = {
         "nights": Key(integer(0, 366), 14),
         "min_rows": Key(integer(1), 1000),
         "note_psi": Key(_positive, 0.1),
-        "max_psi": Key(_positive, 0.25),
-        "max_ks": Key(_share),
+        "max_psi": Key(_by_name(_reader("a number of at least 0", number(least=0), float)), 0.25),
+        "max_ks": Key(_by_name(_share)),
         "note_nulls": Key(_share, 0.01),
-        "max_nulls": Key(_share, 0.1),
+        "max_nulls": Key(_by_name(_share), 0.1),
     },
     "history": {
         "file": Key(_text, "history.db"),
@@ -347,7 +347,9 @@ def read_table(
     return values
 
 
-def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
+def check_tables(
+    tables: _Tables, errors: ConfigErrors, models: Sequence[str], labels: Sequence[str]
+) -> None:
     """Check the tables without errors against each other.
 
     Parameters
@@ -356,8 +358,10 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
         The values of each table by key.
     errors : ConfigErrors
         Errors of single keys; new errors are added.
+    models, labels : sequence of str
+        Those of all labels, which limits may name.
     """
-    failed, models = frozenset(errors.tables), tables["models"]["scores"]
+    failed, scores = frozenset(errors.tables), tables["models"]["scores"]
 
     def add(problems: Iterable[_Problem]) -> None:
         for one in problems:
@@ -369,10 +373,10 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
 
     if "source" not in failed:
         _check_source(tables["source"], errors)
-    checked = isinstance(models, Mapping) and "models" not in failed
-    for name, text in models.items() if checked else ():
+    checked = isinstance(scores, Mapping) and "models" not in failed
+    for name, text in scores.items() if checked else ():
         errors.check("models", "scores", {name: text}, parse_score, name, text)
-    add(_contradictions(tables))
+    add(_contradictions(tables, models))
     require = None
     if "evaluate" not in failed:
         before, options = len(errors.records), tables["evaluate"]
@@ -393,12 +397,12 @@ def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
             require = partial(
                 Gate.require,
                 names={str(m): m.display_name for m in used},
-                scores=tuple(models),
+                scores=tuple(scores),
                 requested=requested_names(requested, used),
                 options=("measures", "scores"),
                 with_errors=with_errors,
             )
-    _check_gates(tables, failed, None if "models" in failed else require, errors)
+    _check_gates(tables, failed, None if "models" in failed else require, errors, models, labels)
 
 
 def with_headings(given: Sequence[str] | Mapping[str, str]) -> list[str | Measure]:
@@ -439,13 +443,14 @@ class _Problem(NamedTuple):
     value: object = None
 
 
-def _contradictions(tables: _Tables) -> list[_Problem]:
+def _contradictions(tables: _Tables, all_models: Sequence[str]) -> list[_Problem]:
     """Return the keys that other keys contradict."""
     models, gates, columns = tables["models"], tables["gates"], tables["columns"]
     scores, baseline, alarm = models["scores"], models["baseline"], gates["alarm"]
     known, names = baseline in (None, *scores), ", ".join(map(repr, scores))
     none_is_late = tables["source"]["labels_complete_after"] is None
     is_model = "is a model too; name another column."
+    compared = [*all_models, *tables["drift"]["columns"]]
     problems = [
         (not known, "models baseline models",
          f"is none of the models {names}.{near(baseline or '', scores)}"),
@@ -466,8 +471,14 @@ def _contradictions(tables: _Tables) -> list[_Problem]:
          "is for nights whose labels are not complete, and every night counts as complete; "
          "write labels_complete_after in [source] too."),
         *((True, "gates min_distinct_scores models",
-           f"{name!r} is none of the models {names}.{near(name, scores)}")
-          for name in _unknown(gates["min_distinct_scores"], scores)),
+           f"{name!r} is none of the models {', '.join(map(repr, all_models))}."
+           f"{near(name, all_models)}")
+          for name in _unknown(gates["min_distinct_scores"], all_models)),
+        *((True, f"drift {key} models",
+           f"the scores or values of {name!r} are not compared.{near(name, compared)} "
+           f"Those of {', '.join(compared)} are.")
+          for key in ("max_psi", "max_ks", "max_nulls")
+          for name in _unknown(tables["drift"][key], compared)),
     ]  # fmt: skip
     return [
         _Problem(table, key, other, reason)
@@ -544,6 +555,8 @@ def _check_gates(
     failed: frozenset[str],
     require: Callable[[Gate], None] | None,
     errors: ConfigErrors,
+    models: Sequence[str],
+    labels: Sequence[str],
 ) -> None:
     """Refuse gates on values that no night of the report has."""
     by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
@@ -553,7 +566,7 @@ def _check_gates(
     if known and not {"columns", "drift", "quality"} & failed:
         columns, limits = tables["columns"], tables["quality"]["max_null_share"]
         sliced = (part.column for parts in slicings for part in parts if not part.activity)
-        names = [*columns["group"], columns["label"], *tables["models"]["scores"]]
+        names = [*columns["group"], *labels, *models]
         names = [*dict.fromkeys([*names, *sliced, *tables["drift"]["columns"]])]
         for name in _unknown(limits, names):
             reason = f"no nulls of {name!r} are counted.{near(name, names)} They are of "

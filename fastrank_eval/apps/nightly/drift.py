@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,9 +29,11 @@ from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, limit_outcomes
+from fastrank_eval.apps.nightly.config_checks import TABLES
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift, Settings
 from fastrank_eval.apps.nightly.periods import left_out
+from fastrank_eval.apps.nightly.quality import limit_of
 from fastrank_eval.apps.nightly.text import change_text, null_shares, where
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
@@ -522,6 +524,10 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
     place = where(drift.slice)
     nights = f"the last {drift.nights} nights"
 
+    def limit_for(key: str) -> Any:
+        own = limit_of(getattr(limits, key), drift.name)
+        return TABLES["drift"][key].default if own is None else own
+
     def finding(condition: str, field: str, number: float, limit: float, text: str) -> Finding:
         return Finding(
             "drift", condition, drift.name, drift.by or "", drift.slice, against=nights,
@@ -542,8 +548,9 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
     elif _has_enough(drift, drift.rows, drift.reference_rows + drift.reference_nulls, limits):
         before, share = null_shares(*_counts(drift))
         change = abs(share - before)
-        fails = change > limits.max_nulls
-        limit = limits.max_nulls if fails else limits.note_nulls
+        most = limit_for("max_nulls")
+        fails = change > most
+        limit = most if fails else limits.note_nulls
         if fails or (change > limit and drift.by is None):
             text = f"{percent_text(share, 3)} of the {values}{place} are null, and "
             text += f"{percent_text(before, 3)} on {nights}; the change is above "
@@ -556,12 +563,14 @@ def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[F
         text = f"{percent_text(drift.out_of_range, 3)} of the {values}{place} are outside [0, 1]"
         text += f"; most of {nights} had none"
         yield finding("scores outside [0, 1]", "out_of_range", drift.out_of_range, 0.0, text)
-    if drift.psi > limits.max_psi:
-        yield distance(f"psi > {limits.max_psi:g}", "psi", drift.psi, limits.max_psi)
+    most = limit_for("max_psi")
+    if most and drift.psi > most:
+        yield distance(f"psi > {most:g}", "psi", drift.psi, most)
     elif drift.psi > limits.note_psi and drift.by is None:
         yield distance("", "psi", drift.psi, limits.note_psi)
-    if limits.max_ks is not None and drift.ks > limits.max_ks:
-        yield distance(f"ks > {limits.max_ks:g}", "ks", drift.ks, limits.max_ks)
+    most = limit_for("max_ks")
+    if most is not None and drift.ks > most:
+        yield distance(f"ks > {most:g}", "ks", drift.ks, most)
 
 
 def _counts(drift: NightDrift) -> tuple[int, int, int, int]:

@@ -118,6 +118,16 @@ def test_config__models_without_the_general_baseline__have_none(tmp_path: Path) 
     assert (order.baseline, order.gates.alarm) == (None, None)
 
 
+def test_config__limits__name_models_and_labels_of_any_label(tmp_path: Path) -> None:
+    own = '[labels.order]\nscores = "score_b"\n[drift]\nmax_psi = { score_a = 0 }\n'
+    limits = "max_null_share = { score_a = 0.1, click = 0.2 }\n"
+    text = SEVERAL.replace("[gates]", "[gates]\nmin_distinct_scores = { score_a = 0 }")
+    config = read(tmp_path, f"{text}{own}[quality]\n{limits}")
+    for each in config.for_labels():
+        assert each.drift.max_psi == each.gates.min_distinct_scores == {"score_a": 0}
+        assert each.quality.max_null_share == {"score_a": 0.1, "click": 0.2}
+
+
 def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
     own = '[labels.order]\nalarm = "sequence"\nalarm_since = 2026-11-02\nmin_distinct_scores = 5\n'
     click, order = read(folder, SEVERAL + own).for_labels()
