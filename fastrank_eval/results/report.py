@@ -119,7 +119,7 @@ def share_text(share: float, digits: int = 1, missing: str = "n/a") -> str:
 
 
 def percent_text(share: float, digits: int = 12) -> str:
-    """Format a share in per cent with at most some digits, without an exponent."""
+    """Format a share in per cent with some digits, without an exponent."""
     return f"{Decimal(f'{100 * share:.{digits}g}'):f}%"
 
 

@@ -13,7 +13,6 @@ from fastrank_eval import Measure, MeasureValue
 from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import LEFT_OUT
-from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.notes import unit_of
@@ -528,7 +527,7 @@ class Night:
         if quality.rows:
             nulls = quality.nulls.get(str(self.label_column), 0) if self.has_labels else 0
             return quality.rows if nulls == quality.rows else 0
-        return int(self.conventions.get(LEFT_OUT, {}).get(UNJUDGED, {}).get("rows", 0))
+        return int(self.conventions.get(LEFT_OUT, {}).get("unjudged", {}).get("rows", 0))
 
     @property
     def label_column(self) -> str | None:

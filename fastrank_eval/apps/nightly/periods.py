@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from fastrank_eval import Measure, MeasureValue, State
+from fastrank_eval import Measure, MeasureValue, MultiECCE, State
 from fastrank_eval import measure as measure_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
@@ -25,7 +25,6 @@ from fastrank_eval.apps.nightly.quality import display_name
 from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, confidence_of, digits_for
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import MERGED, ClusteredMeasure
 from fastrank_eval.results.attribution import (
     Decomposition,
@@ -256,9 +255,7 @@ def states_of(
         As ``states`` in ``[history]``.
     """
     measures = [
-        m
-        for m in evaluation.plan.measures
-        if str(m) not in hidden and not isinstance(m, MulticalibrationError)
+        m for m in evaluation.plan.measures if str(m) not in hidden and m.name != MultiECCE.name
     ]
     measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
     for measure in measures:

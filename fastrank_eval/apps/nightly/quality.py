@@ -42,8 +42,8 @@ from fastrank_eval.engine.worst_slices import calibration_tables
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
+from fastrank_eval.measures import WEIGHT, Param
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.base import WEIGHT, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 from fastrank_eval.results import curve_points
 from fastrank_eval.results.curve_points import Thresholds
