@@ -19,8 +19,8 @@ from bench.tables import table
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval.apps.nightly.alarms import YEAR, alarms
+from fastrank_eval.stats.bootstrap import random_words
 from fastrank_eval.stats.intervals import normal_quantile
-from fastrank_eval.stats.random_numbers import random_words
 
 _FILE = Path(__file__).with_name("ALARMS.md")
 _ALPHA = 0.05

@@ -26,8 +26,7 @@ from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.keys import group_ids
 from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
-from fastrank_eval.stats.buckets import buckets_of
-from fastrank_eval.stats.means import Clusters
+from fastrank_eval.stats.means import Clusters, buckets_of
 from fastrank_eval.stats.tally import Measured, RankedGroups, Tally, Units
 
 

@@ -45,17 +45,19 @@ from fastrank_eval.measures.pooled import (
     PooledState,
 )
 from fastrank_eval.slicing.slicer import Slices
-from fastrank_eval.stats.buckets import (
+from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States
+from fastrank_eval.stats.intervals import effective_groups
+from fastrank_eval.stats.means import (
     BUCKETS,
     BucketSums,
+    Clusters,
+    MeanState,
+    PairedState,
     rounded,
     rows_of_buckets,
     slice_of_rows,
 )
-from fastrank_eval.stats.clustered_scores import ClusteredBins, ClusteredScores
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, States
-from fastrank_eval.stats.intervals import effective_groups
-from fastrank_eval.stats.means import Clusters, MeanState, PairedState
 from fastrank_eval.stats.row_sums import ClusterMoments, RowSums
 from fastrank_eval.stats.tally import Measured, RankedGroups, Tally
 

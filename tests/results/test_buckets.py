@@ -13,7 +13,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
 from fastrank_eval.engine.state_arrays import BY_BUCKET
 from fastrank_eval.io.keys import group_ids
-from fastrank_eval.stats.buckets import BUCKETS
+from fastrank_eval.stats.means import BUCKETS
 from tests.support.tables import evaluate
 
 MEASURES = "GAUC,nDCG@3,GMAP,LogLoss,PPV,NE,AUC,AUC(se='clustered'),NumRel"

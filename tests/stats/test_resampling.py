@@ -6,8 +6,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from fastrank_eval.stats import random_numbers
-from fastrank_eval.stats.bootstrap import bootstrap, swap_models
+from fastrank_eval.stats.bootstrap import (
+    bootstrap,
+    coins,
+    multinomial,
+    poisson,
+    random_words,
+    swap_models,
+)
 from tests.oracles import resampling as oracle
 from tests.support.transcripts import answers
 
@@ -43,22 +49,22 @@ def ids_of(groups: int, seed: int = 1) -> np.ndarray:
 def test_random_words__are_the_known_answers_of_philox(counter, key, answer):
     assert tuple(oracle.philox(counter, key)) == answer
     ids, out = np.array([counter[1] << 32 | counter[0]], np.uint64), np.empty((4, 1), np.uint32)
-    random_numbers.random_words(ids, counter[2], counter[3], key[1] << 32 | key[0], out)
+    random_words(ids, counter[2], counter[3], key[1] << 32 | key[0], out)
     assert tuple(out[:, 0].tolist()) == answer
 
 
 def test_multiplicities__equal_the_definition():
     ids = np.concatenate([ids_of(5), np.array([0, 2**64 - 1], np.uint64)])
     out = np.empty((8, len(ids)), np.uint32)
-    random_numbers.poisson(ids, 4, SEED, out)
+    poisson(ids, 4, SEED, out)
     found = out.tolist()
     assert found == [[oracle.poisson(i, 4 + r, SEED) for i in ids.tolist()] for r in range(8)]
     tossed = np.empty((128, len(ids)), np.uint32)
-    random_numbers.coins(ids, 128, SEED, tossed)
+    coins(ids, 128, SEED, tossed)
     wanted = [[oracle.coin(i, 128 + r, SEED) for i in ids.tolist()] for r in range(128)]
     assert tossed.tolist() == wanted
     drawn = np.empty((3, 7), np.uint32)
-    random_numbers.multinomial(5, SEED, drawn)
+    multinomial(5, SEED, drawn)
     assert drawn.tolist() == [oracle.drawn(7, 5 + r, SEED) for r in range(3)]
 
 
@@ -141,8 +147,8 @@ def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicat
     wanted = [resample(a, b, ids, replicates, 1).tobytes() for resample in RESAMPLERS.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastrank_eval.stats.bootstrap._GROUPS", block)
-        patch.setattr("fastrank_eval.stats.bootstrap._MULTINOMIAL", block % 5 + 1)
-        patch.setattr("fastrank_eval.stats.random_numbers._PAIRS", block)
+        patch.setattr("fastrank_eval.stats.bootstrap._MULTINOMIAL_STEP", block % 5 + 1)
+        patch.setattr("fastrank_eval.stats.bootstrap._PAIRS", block)
         found = [resample(a, b, ids, replicates, 2).tobytes() for resample in RESAMPLERS.values()]
     assert found == wanted
 

@@ -14,9 +14,17 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.intervals import root_of_quotient
 from fastrank_eval.stats.means import MeanState, PairedState
-from fastrank_eval.stats.moments import moments_of
+from fastrank_eval.stats.moments import (
+    DIVIDE,
+    FIRST,
+    MULTIPLY,
+    NUMBER,
+    ROOT,
+    SUBTRACT,
+    Program,
+    moments_of,
+)
 from fastrank_eval.stats.tally import add_groups
-from fastrank_eval.stats.wide import DIVIDE, FIRST, MULTIPLY, NUMBER, ROOT, SUBTRACT, Program
 from tests.oracles import moments as oracle
 
 pytestmark = [
