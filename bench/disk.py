@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.tables import NONE, table
-from fastrank_eval._lib.memory import format_bytes
+from fastrank_eval._lib.threads import format_bytes
 from fastrank_eval.apps.demo import write_parquet
 
 __all__ = ["Month", "Spill", "measured_month", "report", "spilled"]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pyarrow import parquet
 
 from bench.tables import number, table
-from fastrank_eval._lib.memory import format_bytes
+from fastrank_eval._lib.threads import format_bytes
 from fastrank_eval.apps.demo import write_parquet
 
 __all__ = ["SETTINGS", "Cost", "measured", "report"]

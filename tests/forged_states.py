@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import fastrank_eval as fe
-from fastrank_eval._lib.array_codes import table_bytes, table_from_bytes
+from fastrank_eval._lib.arrow import table_bytes, table_from_bytes
 from fastrank_eval.engine.state_arrays import Rows
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 

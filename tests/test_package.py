@@ -201,7 +201,7 @@ LOCAL_LIBRARIES = {
 LOCAL_FILES = {
     "fastrank_eval/_lib/jit.py": {"_lib"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
-    "fastrank_eval/engine/options.py": {"_lib.memory", "engine.conventions", "engine.plan"},
+    "fastrank_eval/engine/options.py": {"_lib.threads", "engine.conventions", "engine.plan"},
     "fastrank_eval/engine/run.py": {"engine.evaluator", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/curve_points.py": {"results.plot_files"},

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fastrank_eval._lib.errors import OutputError, SpillError
-from fastrank_eval._lib.memory import format_bytes
 from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
+from fastrank_eval._lib.threads import format_bytes
 
 
 def check_suffix(

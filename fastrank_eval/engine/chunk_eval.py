@@ -18,9 +18,8 @@ from fastrank_eval.engine.plan import Plan, constant_columns
 from fastrank_eval.engine.program import too_large
 from fastrank_eval.engine.totals import Addition, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.labels import Labels
-from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
+from fastrank_eval.groups.ranking import Ranking, SubtopicRows, rank, ranking_in_row_order
 from fastrank_eval.groups.scan import Keys, find_labels, value_text
 from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.keys import group_ids

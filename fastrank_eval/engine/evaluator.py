@@ -21,8 +21,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, UndefinedError
 from fastrank_eval._lib.files import spill_folder
-from fastrank_eval._lib.memory import Budget
-from fastrank_eval._lib.threads import map_jobs, report
+from fastrank_eval._lib.threads import Budget, map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.group_table import GroupTable, dominant
 from fastrank_eval.engine.plan import Plan, batch_rows_of, stream_rows_of

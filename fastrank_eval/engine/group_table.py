@@ -12,13 +12,15 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
 from fastrank_eval._lib.arrow import (
+    Arrays,
     arrow_column,
     as_array,
     column_with_nulls,
     decode_array,
     row_column,
+    table_bytes,
+    table_from_bytes,
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError

@@ -132,7 +132,7 @@ def _profile(_: str, value: str) -> Profile:
 
 
 def _amount(_: str, value: Any) -> Any:
-    from fastrank_eval._lib.memory import parse_memory
+    from fastrank_eval._lib.threads import parse_memory
 
     parse_memory(value)
     return value

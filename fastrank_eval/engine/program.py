@@ -21,9 +21,14 @@ from fastrank_eval._lib.jit import call_by_address, kernel
 from fastrank_eval._lib.threads import scratch, scratch_table, set_scratch_aside
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sort_descending, sort_group_codes
-from fastrank_eval.measures.base import GROUP_WEIGHTS, LEAST_OF_GEOMETRIC, Measure, of_package
+from fastrank_eval.measures.base import (
+    GROUP_WEIGHTS,
+    LEAST_OF_GEOMETRIC,
+    GroupFunction,
+    Measure,
+    of_package,
+)
 from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.measures.group_function import GroupFunction
 from fastrank_eval.stats.tally import Measured, RankedGroups, Unit
 
 #: Columns of a line: the least relevant grade, the gains, the gains in descending order, the

@@ -1,6 +1,7 @@
 """Define records of a result, and write them as tables.
 
-Summarise totals: values with intervals, and the table of groups.
+Summarise totals: values with intervals, the table of groups, and the slices of multicalibration
+errors, worst first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.arrow import arrow_column, bytes_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
@@ -23,12 +25,12 @@ from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.group_table import LARGEST
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.program import policy_of
+from fastrank_eval.engine.state_arrays import fields_of
 from fastrank_eval.engine.totals import SliceTotals, Sums, Totals, loses_error
-from fastrank_eval.engine.worst_slices import ValueLabels, value_labels, worst_slice
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import SE_OF_CLUSTERS, SE_OF_ROWS
-from fastrank_eval.measures.multicalibration import MulticalibrationError
+from fastrank_eval.measures.multicalibration import MulticalibrationError, SliceCalibration
 from fastrank_eval.measures.pooled import (
     CLUSTERS,
     MERGED,
@@ -37,6 +39,7 @@ from fastrank_eval.measures.pooled import (
     PooledState,
     PooledValue,
 )
+from fastrank_eval.slicing.encode import value_texts
 from fastrank_eval.slicing.spec import short_texts
 from fastrank_eval.stats.intervals import (
     ErrorGroups,
@@ -46,6 +49,7 @@ from fastrank_eval.stats.intervals import (
 )
 from fastrank_eval.stats.moments import Moments, moments_of
 from fastrank_eval.stats.score_runs import ScoreTable
+from fastrank_eval.stats.scores import CellScores
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
 #: is removed, or its type or meaning changes; new keys do not change it.
@@ -592,3 +596,97 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
                 if scores is not None:
                     tables[name, float(m.rel)] = scores.table(partial(map_jobs, plan.threads))
     return tables
+
+
+#: The tables of a run, by score column and canonical text of the measure.
+CalibrationTables = Mapping[tuple[str, str], pa.Table]
+#: The texts of the values of each column, by their codes.
+ValueLabels = Mapping[str, list[str]]
+_SCHEMA = pa.schema(
+    [
+        *(("slice", pa.string()), ("rows", pa.int64())),
+        *((name, pa.float64()) for name in ("expected", "observed", "error", "sigmas")),
+        *((name, pa.float64()) for name in ("p_value", "p_adjusted", "min_detectable_error")),
+    ]
+)
+
+
+def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
+    """Build the table of slices of each model and measure of multicalibration.
+
+    Parameters
+    ----------
+    plan : Plan
+    totals : Totals
+
+    Returns
+    -------
+    mapping of (str, str) to pyarrow.Table
+        By score column and measure: `slice`, `rows`, `expected` and `observed` (positives,
+        weighted), `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error`
+        (five sigmas of the slice); the most sigmas first. Empty where the measure is undefined.
+    """
+    tables, texts = {}, value_labels(plan)
+    for measure in plan.measures:
+        if isinstance(measure, MulticalibrationError):
+            for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True):
+                state = measure.state_in(states)
+                slices = measure.slices(state, partial(map_jobs, plan.threads))
+                tables[name, str(measure)] = _table(slices, texts)
+    return tables
+
+
+def value_labels(plan: Plan) -> ValueLabels:
+    """Write the values of the columns whose slices are compared, by code."""
+    measures = (m for m in plan.measures if isinstance(m, MulticalibrationError))
+    names = {name for measure in measures for name in measure.columns_named()}
+    return {one.name: value_texts(one.values()) for one in fields_of(plan) if one.name in names}
+
+
+def worst_slice(
+    measure: MulticalibrationError, state: CellScores, texts: ValueLabels
+) -> Mapping[str, float]:
+    """Return the ECCE of the slice with the most sigmas, named by its label."""
+    slices = measure.slices(state, map)
+    if slices is None:
+        return {}
+    sigmas = slices.sigmas
+    worst = np.flatnonzero(sigmas == sigmas.max())
+    labels = _labels(slices.columns, slices.codes[worst], texts)
+    first = 0 if len(labels) == 1 else _order(sigmas[worst], slices.codes[worst], labels)[0]
+    return {f"ECCE of {labels[first]}": float(slices.error[worst[first]])}
+
+
+def _labels(columns: tuple[str, ...], codes: np.ndarray, texts: ValueLabels) -> list[str]:
+    """Write the label of each slice, as slicings do; "all" for all rows."""
+    return [
+        ",".join(
+            f"{name}={texts[name][code]}"
+            for name, code in zip(columns, codes_of_slice, strict=True)
+            if code >= 0
+        )
+        or "all"
+        for codes_of_slice in codes.tolist()
+    ]
+
+
+def _order(sigmas: np.ndarray, codes: np.ndarray, labels: list[str]) -> np.ndarray:
+    """Sort slices: the most sigmas first, then the fewest columns."""
+    columns = np.count_nonzero(codes >= 0, axis=1)
+    ranks = np.argsort(np.argsort(np.array(labels, object), kind="stable"), kind="stable")
+    return np.lexsort((ranks, columns, -sigmas))
+
+
+def _table(slices: SliceCalibration | None, texts: ValueLabels) -> pa.Table:
+    if slices is None:
+        return _SCHEMA.empty_table()
+    labels = _labels(slices.columns, slices.codes, texts)
+    order = _order(slices.sigmas, slices.codes, labels)
+    p, adjusted = slices.p_values()
+    numbers = (
+        *(slices.rows, slices.expected, slices.observed),
+        *(slices.error, slices.sigmas, p, adjusted, slices.min_detectable_error),
+    )
+    names = bytes_column([labels[i].encode() for i in order.tolist()], pa.string())
+    columns = [arrow_column(np.ascontiguousarray(each[order])) for each in numbers]
+    return pa.table([names, *columns], schema=_SCHEMA)

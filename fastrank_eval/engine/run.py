@@ -32,8 +32,7 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, ne
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.log import RUN
-from fastrank_eval._lib.memory import memory_budget
-from fastrank_eval._lib.threads import processors, reporting_to
+from fastrank_eval._lib.threads import memory_budget, processors, reporting_to
 from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import (
     Evaluator,
@@ -83,10 +82,10 @@ from fastrank_eval.io.computed import (
     expressions_of,
     input_columns,
     refuse_computed,
+    unnested,
     with_computed,
 )
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
-from fastrank_eval.io.lists import unnested
 from fastrank_eval.io.reader import RowReader, open_rows, with_quoted_text
 from fastrank_eval.io.source import Source, closing_readers, refuse_text, require_columns
 from fastrank_eval.io.validate import keys_of

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import shown
-from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
 from fastrank_eval._lib.arrow import (
+    Arrays,
     bytes_column,
     row_column,
+    table_bytes,
+    table_from_bytes,
 )
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval.engine.plan import Plan

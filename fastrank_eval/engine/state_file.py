@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import checked, integer, typed
-from fastrank_eval._lib.array_codes import stated_size
-from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
+from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls, stated_size
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import (
     ArgumentError,

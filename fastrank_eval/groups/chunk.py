@@ -16,9 +16,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Labels, RankedRows, count_relevant
-from fastrank_eval.groups.rows_above import count_rows_above
 from fastrank_eval.groups.scan import find_labels, ranked_in_order
-from fastrank_eval.groups.sort import first_rise
+from fastrank_eval.groups.sort import count_rows_above, first_rise
 from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,

@@ -23,8 +23,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval._lib.memory import borrow, give_back
-from fastrank_eval._lib.threads import scratch
+from fastrank_eval._lib.threads import borrow, give_back, scratch
 from fastrank_eval.groups.scan import Groups, Keys
 from fastrank_eval.io.columns import Columns, PlanColumns
 from fastrank_eval.io.keys import KeyEncoder, encode_rows, hash_keys

@@ -1,6 +1,6 @@
-"""Compute columns while rows are read, such as ``ctcvr = pctr * pcvr``.
+"""Compute columns, and give each element of lists a row, while reading.
 
-The grammar of scores; blanks do not matter::
+The grammar of scores such as ``ctcvr = pctr * pcvr``; blanks do not matter::
 
     sum      product {+ - product}
     product  factor {* / factor}
@@ -12,16 +12,27 @@ The grammar of scores; blanks do not matter::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import column_name, is_text, shown
-from fastrank_eval._lib.arrow import arrow_value, decode_array, values_type
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    arrow_value,
+    as_array,
+    decode_array,
+    mask_column,
+    null_rows,
+    values_type,
+    wide,
+)
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError
 from fastrank_eval._lib.lexer import (
     BARE,
     Number,
@@ -393,3 +404,129 @@ def _values(node: Node, doubles: Mapping[str, pa.Array]) -> Any:
         return pc.negate(*parts)
     functions = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}
     return functions[node.operator](*parts)
+
+
+#: Elements of a batch.
+_ELEMENTS = 1 << 20
+
+
+def unnested(
+    source: Source,
+    lists: Sequence[str],
+    position: str | None = None,
+    empty: Callable[[pa.RecordBatch], object] | None = None,
+) -> Source:
+    """Return a source with a row for each element of list columns.
+
+    Other columns repeat their value. The elements of a row stand next to each other.
+
+    Parameters
+    ----------
+    source : Source
+    lists : sequence of str
+        Columns of lists, equally long in each row. Structs give a column for each field. A name
+        that is there twice then is refused by who asks for it.
+    position : str, optional
+        The name of the position of each element in its list, from 1, if no column has it.
+    empty : callable, optional
+        Gets the rows whose lists are empty, while they are read.
+
+    Raises
+    ------
+    ColumnError
+        While reading, if a list is null, or lists of one row are not equally long.
+    """
+    #: The columns of the result, and by name the column that each comes from.
+    fields: list[pa.Field] = []
+    origin: dict[str, str] = {}
+    for field in source.schema:
+        kind = values_type(field.type)
+        kind = kind.value_type if field.name in lists else kind
+        is_struct = field.name in lists and pa.types.is_struct(kind)
+        parts = list(kind) if is_struct else [field.with_type(kind)]
+        fields += parts
+        origin.update((part.name, field.name) for part in parts)
+    if position is not None and position not in origin:
+        fields.append(pa.field(position, pa.int64()))
+    else:
+        position = None
+    is_clear = len({field.name for field in fields}) == len(fields)
+
+    def rows(batch: pa.RecordBatch, lengths: np.ndarray) -> pa.RecordBatch:
+        parents = arrow_column(np.repeat(np.arange(len(lengths)), lengths))
+        columns: dict[str, pa.Array] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name not in lists:
+                columns[name] = wide(decode_array(column)).take(parents)
+                continue
+            values = decode_array(column).flatten()
+            if pa.types.is_struct(values.type):
+                names = [part.name for part in values.type]
+                columns.update(zip(names, values.flatten(), strict=True))
+            else:
+                columns[name] = values
+        if position is not None:
+            starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+            columns[position] = arrow_column(np.arange(1, len(starts) + 1) - starts)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        asked = [origin[name] for name in columns if name != position]
+        first = 0
+        # At least one list says how many rows there are.
+        for batch in source.batches(list(dict.fromkeys([*asked, *lists]))):
+            lengths = _lengths(batch, lists, source.name, first)
+            if empty is not None and not lengths.all():
+                empty(batch.filter(mask_column(lengths == 0)))
+            step = max(1, len(lengths) * _ELEMENTS // max(int(lengths.sum()), 1))
+            for start in range(0, len(lengths), step):
+                part = rows(batch.slice(start, step), lengths[start : start + step])
+                yield part.select(list(columns))
+            first += len(lengths)
+
+    def locate(row: int) -> str:
+        first, element = 0, row
+        with suppress(FastRankEvalError):
+            for batch in source.batches(lists[:1]) if source.rereadable else ():
+                ends = np.cumsum(_lengths(batch, lists[:1], source.name, first))
+                if element < ends[-1]:
+                    index = int(np.searchsorted(ends, element, "right"))
+                    element -= int(ends[index - 1]) if index else 0
+                    place = source.locate(first + index)
+                    place = place or f"row {first + index:,} of {source.name}"
+                    return f"element {element:,} of the lists in {place} (elements count as rows)"
+                first, element = first + len(ends), element - int(ends[-1])
+        return f"element {row:,} of all lists (elements count as rows)"
+
+    return source.derived(
+        read,
+        name=source.name if is_clear else f"{source.name} and the fields of its lists",
+        schema=pa.schema(fields),
+        rows=None,
+        as_text=None,
+        locate=locate,
+        input_row=lambda row: row,
+    )
+
+
+def _lengths(batch: pa.RecordBatch, lists: Sequence[str], source: str, first: int) -> np.ndarray:
+    """Return the length of the lists of each row, which are equally long."""
+    found: dict[str, np.ndarray] = {}
+    for name in lists:
+        column = decode_array(batch.column(name))
+        if column.null_count:
+            row = first + int(null_rows(column).argmax())
+            raise ColumnError(
+                f"Column {name!r} of {source} has no list in row {row:,} (counted from 0): write "
+                "an empty list, or leave the row out."
+            )
+        found[name] = as_array(column.value_lengths()).astype(np.int64)
+        differs = found[name] != found[lists[0]]
+        if differs.any():
+            row = int(differs.argmax())
+            raise ColumnError(
+                f"Column {name!r} of {source} has a list of {found[name][row]:,} in row "
+                f"{first + row:,} (counted from 0), and {lists[0]!r} has one of "
+                f"{found[lists[0]][row]:,}: the lists of a row must be equally long."
+            )
+    return found[lists[0]]

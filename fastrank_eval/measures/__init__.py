@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.jit import inlined
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, register, registry
-from fastrank_eval.measures.group_function import GroupFunction
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    GroupFunction,
+    Measure,
+    Param,
+    register,
+    registry,
+)
 from fastrank_eval.measures.parser import measure, parse_measures
 from fastrank_eval.measures.pooled import measure_of
 

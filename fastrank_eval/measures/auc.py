@@ -13,8 +13,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.groups.chunk import Scored
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
-from fastrank_eval.measures.group_function import GroupFunction
+from fastrank_eval.measures.base import REL, WEIGHT, GroupFunction, Measure, Param
 from fastrank_eval.measures.pooled import (
     CLUSTERS,
     MERGED,

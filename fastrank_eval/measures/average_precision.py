@@ -10,16 +10,19 @@ from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
-from fastrank_eval.measures.group_function import (
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
     GroupFunction,
+    Measure,
+    Param,
     at_most,
     best_with_gain,
     gaining_block,
     ranks_in_sight,
     relevant_block,
 )
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 from fastrank_eval.stats.score_runs import RocSteps
 

@@ -8,8 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import Arrays, frozen
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch

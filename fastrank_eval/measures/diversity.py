@@ -10,19 +10,21 @@ import numpy as np
 from fastrank_eval._lib.arguments import number
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import inlined, kernel
-from fastrank_eval.groups.diversity import SubtopicRows
-from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.groups.ranking import Ranking, SubtopicRows
 from fastrank_eval.measures.average_precision import sum_of_precisions
-from fastrank_eval.measures.base import PROBABILITY, WEIGHT, Measure, Param
-from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.measures.group_function import (
+from fastrank_eval.measures.base import (
+    PROBABILITY,
+    WEIGHT,
     Group,
     GroupFunction,
+    Measure,
+    Param,
     at_most,
     next_block,
     ranks_in_sight,
     ranks_that_count,
 )
+from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.precision import depth_of, hits_above, success
 
 #: What is averaged over intents: expected hits, precisions, success, or gains that are divided by

@@ -24,9 +24,11 @@ from fastrank_eval._lib.elementary import (
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import WEIGHT, Measure, Param
-from fastrank_eval.measures.group_function import (
+from fastrank_eval.measures.base import (
+    WEIGHT,
     GroupFunction,
+    Measure,
+    Param,
     at_most,
     best_with_gain,
     discounted,

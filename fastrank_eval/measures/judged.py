@@ -10,8 +10,16 @@ from fastrank_eval._lib.arguments import integer, one_of
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import PROBABILITY, REL, WEIGHT, Measure, Param, word_or
-from fastrank_eval.measures.group_function import GroupFunction, at_most
+from fastrank_eval.measures.base import (
+    PROBABILITY,
+    REL,
+    WEIGHT,
+    GroupFunction,
+    Measure,
+    Param,
+    at_most,
+    word_or,
+)
 from fastrank_eval.measures.precision import SHORT, depth_of, ranks_of
 
 #: The label of rows that is null only where the document is judged for no query.

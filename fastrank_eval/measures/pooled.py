@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.arrow import Arrays
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.threads import JobMap

@@ -9,9 +9,12 @@ import numpy as np
 from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
-from fastrank_eval.measures.group_function import (
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
     GroupFunction,
+    Measure,
+    Param,
     at_most,
     discounted,
     ranks_in_sight,

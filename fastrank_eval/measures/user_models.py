@@ -12,20 +12,25 @@ from fastrank_eval._lib.elementary import exp2, exp2_each
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import PROBABILITY, REL, WEIGHT, Measure, Param, outside_unit
+from fastrank_eval.measures.base import (
+    PROBABILITY,
+    REL,
+    WEIGHT,
+    GroupFunction,
+    Measure,
+    Param,
+    at_most,
+    next_block,
+    outside_unit,
+    ranks_in_sight,
+    ranks_that_count,
+)
 from fastrank_eval.measures.gain import (
     DEEPEST,
     PositionWeighted,
     discount_table,
     expected_gain,
     gain_of,
-)
-from fastrank_eval.measures.group_function import (
-    GroupFunction,
-    at_most,
-    next_block,
-    ranks_in_sight,
-    ranks_that_count,
 )
 
 GAIN = Param(

@@ -17,9 +17,11 @@ from fastrank_eval.engine.group_table import LARGEST, GroupTable
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
     VALUE_SCHEMA,
+    CalibrationTables,
     MeasureValue,
     Meta,
     add_counts,
+    calibration_tables,
     record_table,
     refuse_if_none_left,
     score_tables,
@@ -38,7 +40,6 @@ from fastrank_eval.engine.state_file import (
     without_key,
     wrap_errors,
 )
-from fastrank_eval.engine.worst_slices import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.labels import Labelled, for_labels, labelled
 from fastrank_eval.results.lookup import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from fastrank_eval.engine.records import MeasureValue, Meta
-from fastrank_eval.engine.worst_slices import CalibrationTables
+from fastrank_eval.engine.records import CalibrationTables, MeasureValue, Meta
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.pooled import CLUSTERS
 from fastrank_eval.results.notes import NEGATIVE, end_lines, names_of, report_notes, unit_of

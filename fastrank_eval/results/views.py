@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from fastrank_eval.engine.records import Meta
-    from fastrank_eval.engine.worst_slices import CalibrationTables
+    from fastrank_eval.engine.records import CalibrationTables, Meta
 
 
 class View(ABC):

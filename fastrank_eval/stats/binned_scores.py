@@ -21,8 +21,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import Arrays, delta_decode, delta_encode, frozen, narrow
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.exact import ONE_NUMBER, UNIT, ExactSums
@@ -140,7 +139,7 @@ class BinnedScores:
         -------
         dict of ndarray
             ``setup`` (int64): the largest number of bins, whether rows have weights, and the level
-            of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see `array_codes`);
+            of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see `delta_encode`);
             ``counts``, or with weights ``counts.at`` and ``counts.digits`` of `ExactSums`.
         """
         bins = self.merged_bins()

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import (
+from fastrank_eval._lib.arrow import (
     Arrays,
     byte_shuffle,
     byte_unshuffle,
     delta_decode,
     delta_encode,
+    frozen,
     narrow,
 )
-from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import ClusterSums, Placements, ScoredRows
 from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
@@ -191,7 +191,7 @@ class ClusteredScores(ClusteredRows):
         dict of dict of ndarray
             ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
             `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's
-            code among them, all as differences (see `array_codes`); ``weights`` with shuffled
+            code among them, all as differences (see `delta_encode`); ``weights`` with shuffled
             bytes; ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend
             by size, then by their rows. The matched groups of several models ascend by their rows
             in each model, models in the order of their names, and ``matched`` is present. A group

@@ -22,8 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import Arrays, delta_decode, delta_encode, frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 
@@ -290,7 +289,7 @@ class ExactSums:
         dict of ndarray
             ``name.digits`` (int64): the nonzero digits of each magnitude, times its sign;
             ``name.at``: their indices in an array of shape (terms, slices, 256), ascending, as
-            differences (see `array_codes`).
+            differences (see `delta_encode`).
         """
         self.carry()
         digits = self.digits.copy()

@@ -23,8 +23,7 @@ from typing import ClassVar, Self, cast
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import Arrays, frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.stats.exact import NO_SLICES, ONE_NUMBER, UNIT, ExactSums, SliceCounts, States
 from fastrank_eval.stats.moments import Differences, ModelSums, Moments, difference_of_models

@@ -18,8 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import Arrays, frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.stats.exact import (

@@ -17,8 +17,14 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, byte_shuffle, delta_decode, delta_encode, narrow
-from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.arrow import (
+    Arrays,
+    byte_shuffle,
+    delta_decode,
+    delta_encode,
+    frozen,
+    narrow,
+)
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import inlined, kernel
 from fastrank_eval._lib.threads import scratch
@@ -639,7 +645,7 @@ class ScoreTable:
 
         A code has the bits of the score as an unsigned integer of the same order: all bits are
         flipped where the sign is set, otherwise the sign alone. Codes are written as differences
-        (see `array_codes`).
+        (see `delta_encode`).
         """
         return {
             "codes": delta_encode(sortable_codes(self.score[::-1])),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, byte_unshuffle, delta_decode, narrow
+from fastrank_eval._lib.arrow import Arrays, byte_unshuffle, delta_decode, narrow
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, map_jobs
 from fastrank_eval.stats.score_runs import (

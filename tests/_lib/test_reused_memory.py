@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fastrank_eval._lib import memory, threads
+from fastrank_eval._lib import threads
 
 
 def test_threads__adopt_the_arrays_of_those_that_have_ended(monkeypatch):
@@ -30,33 +30,33 @@ def test_threads__keep_a_bounded_number_of_bytes(monkeypatch):
 
 
 def test_borrowed_memory__is_lent_again_if_it_is_long_enough(monkeypatch):
-    monkeypatch.setattr(memory, "_kept", [])
-    size = memory._MIN_KEPT_BYTES
-    borrowed = memory.borrow(size)
+    monkeypatch.setattr(threads, "_kept", [])
+    size = threads._MIN_KEPT_BYTES
+    borrowed = threads.borrow(size)
     borrowed[:] = 7
-    memory.give_back(borrowed)
-    if not memory._kept:
+    threads.give_back(borrowed)
+    if not threads._kept:
         pytest.skip("this system has no MADV_FREE")
-    memory.memory_budget(None, 1, False)
-    again = memory.borrow(size - 1)
+    threads.memory_budget(None, 1, False)
+    again = threads.borrow(size - 1)
     assert np.shares_memory(borrowed, again)
-    assert not memory._kept
-    memory.give_back(again)
-    assert not np.shares_memory(again, memory.borrow(size + 1))
-    assert not memory._kept
+    assert not threads._kept
+    threads.give_back(again)
+    assert not np.shares_memory(again, threads.borrow(size + 1))
+    assert not threads._kept
 
 
 def test_memory_that_is_kept__is_freed_where_the_caller_limits_it(monkeypatch):
-    monkeypatch.setattr(memory, "_kept", [np.empty(5, np.uint8)])
-    memory.memory_budget("1GB", 1, False)
-    assert not memory._kept
+    monkeypatch.setattr(threads, "_kept", [np.empty(5, np.uint8)])
+    threads.memory_budget("1GB", 1, False)
+    assert not threads._kept
 
 
-@pytest.mark.parametrize("size", [1, memory._MAX_KEPT_BYTES + 1])
+@pytest.mark.parametrize("size", [1, threads._MAX_KEPT_BYTES + 1])
 def test_borrowed_memory__that_is_short_or_very_long_is_not_kept(size, monkeypatch):
-    monkeypatch.setattr(memory, "_kept", [])
-    memory.give_back(memory.borrow(size))
-    assert not memory._kept
+    monkeypatch.setattr(threads, "_kept", [])
+    threads.give_back(threads.borrow(size))
+    assert not threads._kept
 
 
 def test_jobs__begin_while_the_next_one_is_slow_to_come() -> None:

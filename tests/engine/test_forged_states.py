@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.array_codes import stated_size, table_from_bytes
+from fastrank_eval._lib.arrow import stated_size, table_from_bytes
 from fastrank_eval.engine.state_arrays import ALL
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from tests.forged_states import foreign, forged

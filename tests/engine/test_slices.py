@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import ArgumentError
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 from fastrank_eval.engine import run
 from fastrank_eval.groups.ties import TIES
 from tests.strategies import (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval import ArgumentError, ColumnError, OrderError
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 from fastrank_eval.engine import run as engine
 from fastrank_eval.engine.evaluator import SHARED
 from fastrank_eval.engine.group_table import GroupTable

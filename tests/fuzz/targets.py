@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 import fastrank_eval as fe
-from fastrank_eval._lib.memory import parse_memory
+from fastrank_eval._lib.threads import parse_memory
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.periods import parse_date, parse_date_range, parse_duration
 from fastrank_eval.io.computed import parse as parse_score

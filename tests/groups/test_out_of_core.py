@@ -17,7 +17,7 @@ from pyarrow import parquet
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
 from fastrank_eval._lib.files import spill_folder
-from fastrank_eval._lib.memory import Budget, memory_budget, parse_bytes
+from fastrank_eval._lib.threads import Budget, memory_budget, parse_bytes
 from fastrank_eval.apps.cli.main import cli
 from tests.engine.test_engine import bits
 from tests.strategies import EVERY_KIND
@@ -252,7 +252,7 @@ import fastrank_eval
 import fastrank_eval.engine.run
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine import options
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 
 tempfile.tempdir = sys.argv[1]
 sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0)
@@ -355,7 +355,7 @@ COMMAND = """
 import sys
 import fastrank_eval.engine.run
 from fastrank_eval.__main__ import main
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 
 sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0)
 main()

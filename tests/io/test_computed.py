@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 from fastrank_eval.io.computed import expressions_of
 from fastrank_eval.io.reader import open_source
 from tests.support import batched

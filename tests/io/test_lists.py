@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval.io.lists import unnested
+from fastrank_eval.io.computed import unnested
 from fastrank_eval.io.reader import open_source
 from tests.support.transcripts import Case, cases
 
@@ -99,7 +99,7 @@ def test_unnested__in_slices_of_any_size__is_what_plain_loops_give(
 ) -> None:
     table = pa.table({"q": [*range(len(lists))], "x": pa.array(lists, pa.list_(pa.int64()))})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fastrank_eval.io.lists._ELEMENTS", elements)
+        patched.setattr("fastrank_eval.io.computed._ELEMENTS", elements)
         source = unnested(open_source(table.slice(1)), ["x"], "rank")
         found = [b.to_pylist() for b in source.batches(["rank", "q", "x"])]
     assert source.schema.names == ["q", "x", "rank"]

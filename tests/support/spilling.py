@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import Budget
 
 
 def spill() -> Callable[[], None]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import (
+from fastrank_eval._lib.arrow import (
     byte_shuffle,
     byte_unshuffle,
     delta_decode,

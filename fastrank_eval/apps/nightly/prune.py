@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastrank_eval._lib.errors import ArgumentError, HistoryError
-from fastrank_eval._lib.memory import format_bytes
+from fastrank_eval._lib.threads import format_bytes
 from fastrank_eval.apps.nightly.compare_nights import DAYS
 from fastrank_eval.apps.nightly.config import NightlyConfig, folder_name
 from fastrank_eval.apps.nightly.history import PERIODS as MERGED

@@ -37,8 +37,8 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.text import confidence_of, count, named, no_labels_text
 from fastrank_eval.engine.conventions import with_clustered_errors, with_names
+from fastrank_eval.engine.records import calibration_tables
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.worst_slices import calibration_tables
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
-from fastrank_eval._lib.array_codes import table_from_bytes
+from fastrank_eval._lib.arrow import table_from_bytes
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.engine import DEFAULT_MEASURES

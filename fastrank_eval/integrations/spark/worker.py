@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval._lib import __version__, errors
-from fastrank_eval._lib.array_codes import table_bytes
-from fastrank_eval._lib.arrow import as_array, mask_column, null_rows
+from fastrank_eval._lib.arrow import as_array, mask_column, null_rows, table_bytes
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations

@@ -23,7 +23,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.integrations.trec.lines import QRELS, FileColumns, not_allowed
 from fastrank_eval.integrations.trec.pairs import ROWS, PairTable
-from fastrank_eval.io.lists import unnested
+from fastrank_eval.io.computed import unnested
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, first_line, require_columns
 

@@ -16,8 +16,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.evaluator import RankedTable
 from fastrank_eval.groups.labels import Labels, RankedRows, count_relevant
 from fastrank_eval.groups.ranking import Ranking, with_unjudged_rows
-from fastrank_eval.groups.rows_above import count_rows_above
-from fastrank_eval.groups.sort import sort_descending
+from fastrank_eval.groups.sort import count_rows_above, sort_descending
 from fastrank_eval.integrations.trec.join import Joined, reading_notes
 from fastrank_eval.integrations.trec.pairs import (
     Cuts,
