@@ -91,6 +91,8 @@ class Plan:
         Slices with fewer groups are left out.
     buckets : bool
         Keep sums by a hash of the clusters' keys.
+    errors : bool
+        Whether an error that takes time is computed.
     choices : mapping of str to str
         Conventions by name, from the caller, a profile or the defaults.
     requested : mapping of str to str
@@ -110,6 +112,7 @@ class Plan:
     slicings: Slicings | None = None
     min_groups: int = 1
     buckets: bool = False
+    errors: bool = True
     choices: Mapping[str, str] = field(default_factory=dict)
     requested: Mapping[str, str] = field(default_factory=dict)
 

@@ -502,7 +502,8 @@ def _of_rows(
     """Compute a measure of all rows of a slice."""
     groups, rows, _ = counts
     state = measure.state_in(states)
-    pooled = measure.pooled_value(state, choose_map(plan.threads, rows))
+    compute = measure.pooled_value if plan.errors else measure.without_error
+    pooled = compute(state, choose_map(plan.threads, rows))
     if not isinstance(pooled, PooledValue) or (math.isnan(pooled.value) and not pooled.reason):
         raise MeasureError(
             f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."

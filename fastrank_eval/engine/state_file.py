@@ -767,11 +767,13 @@ def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
     return tuple(m.with_display_name(names.get(str(m), str(m))) for m in measures)
 
 
-def evaluation_of(content: Content, confidence: float, min_groups: int) -> Evaluation:
+def evaluation_of(
+    content: Content, confidence: float, min_groups: int, errors: bool = True
+) -> Evaluation:
     """Rebuild the evaluation of a run over all rows of a state."""
     started = perf_counter()
     header, provenance = content.header, content.provenance
-    plan = plan_of([content], confidence, min_groups)
+    plan = replace(plan_of([content], confidence, min_groups), errors=errors)
     totals = _totals_of(content, plan)
     if plan.buckets and sum(one.rows > 0 for one in provenance) > 1:
         totals.use_buckets()

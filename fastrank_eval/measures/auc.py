@@ -243,7 +243,7 @@ class PooledAUC(OrderedMeasure):
         else:
             super().add_rows(state, scored)
 
-    def _area(self, state: Any, map_jobs: JobMap) -> PooledValue:
+    def without_error(self, state: Any, map_jobs: JobMap) -> PooledValue:
         """Compute the area, with what is known beside it."""
         if self.bins is not None:
             area, bound = state.auc()
@@ -259,7 +259,7 @@ class PooledAUC(OrderedMeasure):
         return PooledValue(area, None, details)
 
     def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
-        result = self._area(state, map_jobs)
+        result = self.without_error(state, map_jobs)
         if self.se is None or result.reason:
             return result
         area, details = result.value, {**result.details}
@@ -280,7 +280,7 @@ class PooledAUC(OrderedMeasure):
     def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         if self.se != "clustered":
             return super().difference_error(base, other, map_jobs)
-        first, second = (self._area(state, map_jobs).value for state in (base, other))
+        first, second = (self.without_error(state, map_jobs).value for state in (base, other))
         if not math.isfinite(first) or not math.isfinite(second):
             return ErrorOfDifference()
         found = other.variance_of_difference(base, (first, second), map_jobs)

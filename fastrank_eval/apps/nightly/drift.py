@@ -391,6 +391,10 @@ def _compared_with_nights(
     #: The latest night first, and whether it failed.
     earlier_ones: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
     for earlier in history.before(night.date, 2 * nights):
+        if all(
+            len(_usual_nights(earlier_ones.get(k, ()), nights)) == nights for k in distributions
+        ):
+            break
         date, content = earlier.date, history.state(earlier.date, KIND)
         passed = earlier.status != "data_quality" and earlier.quality.rows
         condition = night.conventions.get("where")

@@ -24,6 +24,7 @@ from fastrank_eval.apps.nightly.night import EARLIER, PERIODS, CompositionChange
 from fastrank_eval.apps.nightly.quality import display_name
 from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, confidence_of, digits_for
 from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.state_file import evaluation_of
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.pooled import MERGED, ClusteredMeasure
 from fastrank_eval.results.attribution import (
@@ -383,7 +384,8 @@ class NightMerger:
     def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
         """Return the merged values of all nights so far.
 
-        They equal one run over all rows, to the last bit.
+        They equal one run over all rows, to the last bit. Without clusters they lack the error of
+        AUC, which takes time, and `with_periods` shows no errors.
 
         Parameters
         ----------
@@ -396,11 +398,12 @@ class NightMerger:
         notes = (*left, *self._notes)
         if self._total is None:
             return MergedNights(notes=notes)
-        evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
+        has_errors = self._total.has_clusters
+        evaluation = evaluation_of(self._total, confidence, min_groups, has_errors)
         dates = tuple(sorted(self._dates))
         notes += tuple(rows_left_out_notes(evaluation.meta))
         notes += tuple(bucket_notes(evaluation.meta))
-        return MergedNights(tuple(evaluation.summary), dates, notes, self._total.has_clusters)
+        return MergedNights(tuple(evaluation.summary), dates, notes, has_errors)
 
     def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:
         self._left_out.setdefault((reason, reason_of_several), []).append(date)
