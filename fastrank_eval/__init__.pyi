@@ -19,13 +19,13 @@ from fastrank_eval._lib.errors import SparkError as SparkError
 from fastrank_eval._lib.errors import SpillError as SpillError
 from fastrank_eval._lib.errors import UndefinedError as UndefinedError
 from fastrank_eval._lib.threads import Progress as Progress
+from fastrank_eval.analysis.curve import BestThreshold as BestThreshold
+from fastrank_eval.analysis.curve import best_threshold as best_threshold
+from fastrank_eval.analysis.curve import confusion as confusion
 from fastrank_eval.analysis.curve import curve as curve
 from fastrank_eval.analysis.explain import explain as explain
 from fastrank_eval.analysis.multiclass import ClassResult as ClassResult
 from fastrank_eval.analysis.multiclass import evaluate_classes as evaluate_classes
-from fastrank_eval.analysis.thresholds import BestThreshold as BestThreshold
-from fastrank_eval.analysis.thresholds import best_threshold as best_threshold
-from fastrank_eval.analysis.thresholds import confusion as confusion
 from fastrank_eval.engine.records import MeasureValue as MeasureValue
 from fastrank_eval.engine.records import Meta as Meta
 from fastrank_eval.engine.state_file import Provenance as Provenance

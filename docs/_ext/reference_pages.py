@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 import fastrank_eval as fe
 from bench.workload import MEASURES
 from fastrank_eval._lib.log import LOGGERS
-from fastrank_eval.apps.cli.exit_codes import ExitCode
+from fastrank_eval.apps.cli.shell import ExitCode
 from fastrank_eval.apps.nightly import config, config_checks
 from fastrank_eval.apps.nightly.history import APART, TABLES, columns
 from fastrank_eval.apps.nightly.night import (

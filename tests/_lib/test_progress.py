@@ -18,7 +18,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval._lib.threads import report, reporting_to
-from fastrank_eval.apps.cli.progress_bar import progress_bar
+from fastrank_eval.apps.cli.standard_error import progress_bar
 from tests.support import batched
 from tests.support.terminal import shown
 from tests.support.transcripts import answers
@@ -211,7 +211,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     there = Clock()
-    monkeypatch.setattr("fastrank_eval.apps.cli.progress_bar.monotonic", there)
+    monkeypatch.setattr("fastrank_eval.apps.cli.standard_error.monotonic", there)
     return there
 
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from sklearn import metrics
 
 from fastrank_eval import BestThreshold, best_threshold
-from fastrank_eval.analysis.thresholds import OPTIONS, Criterion, best_of
+from fastrank_eval.analysis.curve import CRITERION_OPTIONS, Criterion, best_of
 from fastrank_eval.apps.cli.curves import threshold
 from fastrank_eval.stats.score_runs import ScoreTable
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, probable_groups
@@ -207,7 +207,7 @@ def test_command__writes_several_models_as_json_and_csv(own_folder):
 
 def test_command__knows_every_criterion():
     (by,) = (param for param in threshold.params if param.name == "by")
-    assert tuple(by.type.choices) == tuple(OPTIONS)
+    assert tuple(by.type.choices) == tuple(CRITERION_OPTIONS)
 
 
 test_answers = answers(globals())

@@ -45,11 +45,11 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
             ["fastrank_eval.engine.option_types.CompareOptions.group: Public object was removed"],
         ),
         (
-            "analysis/thresholds.py",
+            "analysis/curve.py",
             '    by: str = "f1",\n    beta',
             '    by: str = "youden",\n    beta',
             [
-                "fastrank_eval.analysis.thresholds.best_threshold: Parameter default was changed: "
+                "fastrank_eval.analysis.curve.best_threshold: Parameter default was changed: "
                 "by='f1' -> by='youden'"
             ],
         ),

@@ -31,6 +31,7 @@ from fastrank_eval.apps.cli.options import (
 )
 from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_file_option
 from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
+from fastrank_eval.apps.cli.standard_error import progress_bar
 
 if TYPE_CHECKING:
     from fastrank_eval.results.comparison import Comparison
@@ -235,7 +236,6 @@ def _loaded_states(
 ) -> Iterator[list[State]]:
     """Read states, and show the progress until they are used."""
     from fastrank_eval._lib.threads import report, reporting_to
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.results.state import load_state
 
     states: list[State] = []

@@ -340,7 +340,7 @@ def threshold(
     stream from standard input. Every distinct score is tried. No group is needed.
     """
     check_standard_output()
-    from fastrank_eval.analysis.thresholds import best_threshold as run
+    from fastrank_eval.analysis.curve import best_threshold as run
 
     thresholds = list(compute(run, sources, quiet, **options).values())
     if report_format == "text":

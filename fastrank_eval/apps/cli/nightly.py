@@ -24,15 +24,16 @@ from fastrank_eval._lib.errors import (
     without_credentials,
 )
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import (
     STANDARD_OUTPUT,
+    ExitCode,
     SectionedCommand,
     check_standard_output,
     emit,
+    worst,
 )
-from fastrank_eval.apps.cli.standard_error import note
+from fastrank_eval.apps.cli.standard_error import note, progress_bar
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
@@ -336,7 +337,6 @@ def _run_night(
     is_last: bool,
 ) -> ExitCode:
     """Run a night, print it and return its exit code."""
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.documents import document, documents
     from fastrank_eval.apps.nightly.pages import write_index, write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night

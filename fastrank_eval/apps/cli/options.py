@@ -12,9 +12,8 @@ from click.shell_completion import CompletionItem
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval.apps.cli.exit_codes import ExitCode
-from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
-from fastrank_eval.apps.cli.standard_error import note
+from fastrank_eval.apps.cli.shell import ExitCode, SectionedOption, require_rows
+from fastrank_eval.apps.cli.standard_error import note, progress_bar
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.options import OPTIONS, options_at
 
@@ -374,8 +373,6 @@ def compute(
 
     No rows are an error.
     """
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
-
     with progress_bar(quiet) as progress:
         result = function(list(sources), progress=progress, **options)
     require_rows(result, options["where"])

@@ -14,8 +14,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fastrank_eval.apps.cli.exit_codes import ExitCode, codes_of
 from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.cli.shell import ExitCode, codes_of
 
 COMMANDS = cli.list_commands(click.Context(cli))
 LOG = ["impressions.parquet", "-g", "user_id", "-l", "click", "-s", "score_a"]
