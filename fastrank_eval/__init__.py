@@ -37,8 +37,7 @@ _FILES = {
         "OrderError OutputError SourceError SparkError SpillError UndefinedError"
     ),
     "_lib.threads": "Progress",
-    "results.attribution": "rela_impr",
-    "results.compared_value": "ComparedValue",
+    "results.differences": "ComparedValue rela_impr",
     "results.comparison": "Comparison",
     "analysis.curve": "BestThreshold best_threshold confusion curve",
     "results.curve_points": "Curve",

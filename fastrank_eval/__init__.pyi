@@ -136,10 +136,10 @@ from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
-from fastrank_eval.results.attribution import rela_impr as rela_impr
-from fastrank_eval.results.compared_value import ComparedValue as ComparedValue
 from fastrank_eval.results.comparison import Comparison as Comparison
 from fastrank_eval.results.curve_points import Curve as Curve
+from fastrank_eval.results.differences import ComparedValue as ComparedValue
+from fastrank_eval.results.differences import rela_impr as rela_impr
 from fastrank_eval.results.evaluate import compare as compare
 from fastrank_eval.results.evaluate import evaluate as evaluate
 from fastrank_eval.results.evaluate import partial as partial

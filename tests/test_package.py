@@ -205,11 +205,11 @@ LOCAL_FILES = {
     "fastrank_eval/engine/run.py": {"engine.evaluator", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/curve_points.py": {"results.plot_files"},
-    "fastrank_eval/results/plot_files.py": {"results.forest", "results.plots"},
+    "fastrank_eval/results/plot_files.py": {"results.plots"},
     "fastrank_eval/results/evaluate.py": {"results", "results.state"},
     "fastrank_eval/results/labels.py": {"results.plot_files", "results.gate_judge"},
     "fastrank_eval/results/result.py": {
-        *("results.attribution", "results.compare", "results.compare_tests", "results.comparison"),
+        *("results.differences", "results.compare", "results.compare_tests", "results.comparison"),
         "results.curve_points",
     },
 }

@@ -26,7 +26,6 @@ from fastrank_eval.engine.state_arrays import BY_BUCKET, WITHOUT_BUCKETS
 from fastrank_eval.engine.totals import SliceTotals, Totals, loses_error
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.pooled import CLUSTERS, MERGED, PooledMeasure
-from fastrank_eval.results.attribution import slicings_of
 from fastrank_eval.results.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
@@ -46,6 +45,7 @@ from fastrank_eval.results.compare_tests import (
     refuse_without_values,
 )
 from fastrank_eval.results.comparison import Comparison
+from fastrank_eval.results.differences import slicings_of
 from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.notes import unit_of
 

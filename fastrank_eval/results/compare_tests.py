@@ -29,14 +29,15 @@ from fastrank_eval.groups.scan import key_text
 from fastrank_eval.io.keys import encode_keys, group_ids
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
-from fastrank_eval.results.attribution import (
+from fastrank_eval.results.differences import (
     CHANCE,
+    ComparedValue,
     error_of_rela_impr,
     has_chance,
     rela_impr,
     slopes_of_rela_impr,
+    verdict_on,
 )
-from fastrank_eval.results.compared_value import ComparedValue, verdict_on
 from fastrank_eval.stats.bootstrap import (
     REPLICATES,
     SEED,

@@ -18,26 +18,24 @@ from fastrank_eval.engine.records import (
     record_table,
 )
 from fastrank_eval.measures import measure as measure_of
-from fastrank_eval.results.attribution import (
+from fastrank_eval.results.differences import (
+    CLUSTER_SCHEMA,
+    DIFFERENCE_SCHEMA,
+    ComparedValue,
     Decomposition,
     decompose_by_slices,
     decomposition_rows,
+    difference_interval,
+    difference_text,
+    digits_of,
     is_mean,
+    is_shown,
+    is_tested,
+    is_undecided,
     refuse_without_mean,
     rows_of_largest_changes,
     slicings_of,
     table_of_largest_changes,
-)
-from fastrank_eval.results.compared_value import (
-    CLUSTER_SCHEMA,
-    DIFFERENCE_SCHEMA,
-    ComparedValue,
-    difference_interval,
-    difference_text,
-    digits_of,
-    is_shown,
-    is_tested,
-    is_undecided,
     undecided_text,
 )
 from fastrank_eval.results.labels import Labelled
@@ -65,13 +63,13 @@ from fastrank_eval.results.report import (
     percent_text,
     printable,
 )
-from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
     all_rows,
     best_models,
     by_slicing,
+    coverage_tables,
     few_note,
     groups_differ,
     left_out_notes,

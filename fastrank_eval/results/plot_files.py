@@ -130,7 +130,7 @@ def forest_picture(
     Parameters
     ----------
     values, models, baseline, meta, title
-        As in `forest.draw`.
+        As in `plots.draw_forest`.
     path : str or path or None
         A file whose name ends in ``.png`` or ``.svg``.
     overwrite : bool
@@ -144,7 +144,7 @@ def forest_picture(
     """
 
     def draw() -> Figure:
-        from fastrank_eval.results.forest import draw as draw_forest
+        from fastrank_eval.results.plots import draw_forest
 
         return draw_forest(values, models, baseline, meta, title)
 

@@ -1,4 +1,4 @@
-"""Draw curves with matplotlib."""
+"""Draw curves, and values with their intervals, with matplotlib."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import io
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import NormalDist
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +19,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from fastrank_eval.measures import parse_measures
+from fastrank_eval.measures.pooled import CLUSTERS
+from fastrank_eval.results.differences import ComparedValue, is_shown, is_tested
 from fastrank_eval.results.notes import rows_left_out_notes, unit_of
 from fastrank_eval.results.report import (
     amount,
@@ -28,6 +30,10 @@ from fastrank_eval.results.report import (
     percent_text,
     printable,
 )
+
+if TYPE_CHECKING:
+    from fastrank_eval.engine.records import MeasureValue, Meta
+
 
 # Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -502,3 +508,127 @@ def _legend_text(curve: Drawable, score: str) -> str:
         if name not in _AXIS_VALUES
     ]
     return f"{shortened(score)}  {', '.join(texts)}"
+
+
+#: Slices that a picture shows; the caption counts the others.
+_MAX_ROWS = 60
+#: How marks differ from those of their model.
+_LOOKS: dict[str, dict[str, Any]] = {
+    "filled": {},
+    "hollow": {"markerfacecolor": "white"},
+    "grey": {"color": "#b8b8b8"},
+}
+
+
+def draw_forest(
+    values: Sequence[MeasureValue] | Sequence[ComparedValue],
+    models: Sequence[str],
+    baseline: str | None,
+    meta: Meta,
+    title: str | None,
+) -> Figure:
+    """Draw a panel a measure, a row a slice.
+
+    Parameters
+    ----------
+    values : sequence of MeasureValue or ComparedValue
+        Differences make a forest plot.
+    models : sequence of str
+    baseline : str or None
+        None for values.
+    meta : Meta
+    title : str or None
+        By default what is drawn.
+    """
+    confidence = meta.confidence or 0.95
+    filled: str | None = None
+    default = "Values by model"
+    if baseline is not None:
+        correction = str(meta.conventions.get("correction"))
+        p = "p" if correction == "none" else f"p ({correction})"
+        filled = f"filled: significant, {p} at most {percent_text(1 - confidence)}"
+        against = f"{models[0]} against" if len(models) == 1 else "Difference from"
+        default = f"{against} {baseline}"
+    labels = list(dict.fromkeys(map(_row_of, values)))
+    hidden, labels = max(len(labels) - _MAX_ROWS, 0), labels[:_MAX_ROWS]
+    rows = {label: row for row, label in enumerate(labels)}
+    measures = {v.measure: v.display_name for v in values}
+    figure = Picture(layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    height = 0.9 + len(labels) * (0.26 + 0.12 * (len(models) - 1))
+    panels, across = panel_grid(figure, len(measures), (1.6, 3.4), (1.9, height), sharey=True)
+    styles: list[dict[str, Any]] = [
+        {"color": colour(i), "marker": mark(i), "linestyle": ""} for i in range(len(models))
+    ]
+    drawn = [v for v in values if _row_of(v) in rows]
+    for number, (axes, measure) in enumerate(zip(panels, measures, strict=True)):
+        if filled is not None:
+            axes.axvline(0, **CHANCE)
+        for index, model in enumerate(models):
+            offset = 0.6 * (index - (len(models) - 1) / 2) / len(models)
+            own = [v for v in drawn if (v.measure, v.score) == (measure, model)]
+            for look, style in _LOOKS.items():
+                some = [v for v in own if _look_of(v, confidence) == look]
+                if some:
+                    numbers = [_number_of(v) for v in some]
+                    ends = [
+                        [x - v.ci_low for x, v in zip(numbers, some, strict=True)],
+                        [v.ci_high - x for x, v in zip(numbers, some, strict=True)],
+                    ]
+                    axes.errorbar(
+                        numbers,
+                        [rows[_row_of(v)] + offset for v in some],
+                        xerr=np.maximum(np.nan_to_num(ends), 0.0),  # 0 without an interval
+                        **(styles[index] | style),
+                        markersize=6,
+                        elinewidth=1.4,
+                        capsize=2.5,
+                    )
+        name = shortened(measures[measure], 40)
+        axes.set_xlabel(name + (" difference" if filled is not None else ""))
+        axes.set_yticks(range(len(labels)), [shortened(label, 32) for label in labels])
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.12)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.tick_params(labelleft=number % across == 0)
+        axes.xaxis.get_major_locator().set_params(nbins=5)
+    texts = [count_text(meta.rows, "row")]
+    texts += [count_text(meta.groups, "group")] if meta.groups else []
+    clusters = meta.conventions.get(CLUSTERS)
+    texts += [count_text(clusters, "cluster")] if isinstance(clusters, int) else []
+    texts += [f"bars: {percent_text(confidence)} intervals"] if meta.confidence else []
+    texts += [f"{count_text(hidden, 'more slice')} not shown"] if hidden else []
+    wide = int(figure.get_figwidth() * 11)
+    caption = textwrap.fill(", ".join(texts), wide)
+    figure.suptitle(
+        textwrap.fill(shortened(title or default, 90), wide * 2 // 3),
+        x=0.01,
+        ha="left",
+        fontsize=13,
+        fontweight="bold",
+    )
+    panels[0].set_title(caption, loc="left", fontsize=9, color=DIM)
+    entries = [(shortened(model), style) for model, style in zip(models, styles, strict=True)]
+    if filled is not None:
+        looks = {_look_of(v, confidence) for v in values}
+        dot = {"color": DIM, "marker": "o", "linestyle": ""}
+        entries += [(filled, dot)] if looks != {"grey"} else []
+        entries += [("not tested", dot | _LOOKS["grey"])] if "grey" in looks else []
+        entries += [("no difference", CHANCE)]
+    legend(figure, entries)
+    return figure
+
+
+def _row_of(value: MeasureValue | ComparedValue) -> str:
+    return value.slice if value.by else "all rows"
+
+
+def _number_of(value: MeasureValue | ComparedValue) -> float:
+    return value.delta if isinstance(value, ComparedValue) else value.value
+
+
+def _look_of(value: MeasureValue | ComparedValue, confidence: float) -> str:
+    """Choose the look: filled, or of differences hollow or grey too."""
+    if not isinstance(value, ComparedValue) or is_shown(value, confidence):
+        return "filled"
+    return "hollow" if is_tested(value) else "grey"

@@ -51,8 +51,7 @@ from fastrank_eval.results.lookup import (
 )
 from fastrank_eval.results.notes import plain_meta_with, report_notes
 from fastrank_eval.results.report import Report
-from fastrank_eval.results.result_view import report_of
-from fastrank_eval.results.views import slice_rows
+from fastrank_eval.results.views import report_of, slice_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
@@ -368,7 +367,7 @@ class Result(Labelled):
         ----------
         Zhou et al. (2018), doi:10.1145/3219819.3219823.
         """
-        from fastrank_eval.results.attribution import refuse_without_chance, rela_impr
+        from fastrank_eval.results.differences import refuse_without_chance, rela_impr
 
         parsed = self._find_measure(measure)
         refuse_without_chance(parsed)

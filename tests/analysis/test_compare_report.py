@@ -12,7 +12,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.cli.compare import compare as command
 from fastrank_eval.measures import measure
 from fastrank_eval.results.compare_tests import TESTS
-from fastrank_eval.results.compared_value import CLUSTER_SCHEMA, ComparedValue, verdict_on
+from fastrank_eval.results.differences import CLUSTER_SCHEMA, ComparedValue, verdict_on
 from fastrank_eval.results.gates import COMPARISON_FIELDS
 from tests.support.click_logs import MODELS, click_log, compare, evaluate
 from tests.support.commands import output, run

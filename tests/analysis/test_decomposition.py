@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.results.attribution import decompose
+from fastrank_eval.results.differences import decompose
 
 WEIGHTS = st.integers(0, 1000).map(float)
 VALUES = st.integers(-1000, 1000).map(lambda n: n / 1024)

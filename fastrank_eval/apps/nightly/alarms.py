@@ -41,7 +41,7 @@ from fastrank_eval.apps.nightly.night import (
     first_that_holds,
 )
 from fastrank_eval.apps.nightly.text import day_text, digits_for, nights_text, subject
-from fastrank_eval.results.compared_value import direction_of
+from fastrank_eval.results.differences import direction_of
 from fastrank_eval.results.report import amount
 
 #: Nights that the first residual is compared with.

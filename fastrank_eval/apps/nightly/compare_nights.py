@@ -55,7 +55,7 @@ from fastrank_eval.engine.state_file import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.compare import Paired
-from fastrank_eval.results.compared_value import direction_of
+from fastrank_eval.results.differences import direction_of
 from fastrank_eval.results.gate_judge import judge
 from fastrank_eval.results.report import amount
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values

@@ -49,7 +49,7 @@ from fastrank_eval.apps.nightly.text import (
     smallest_difference,
 )
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.results.attribution import CHANCE, has_chance
+from fastrank_eval.results.differences import CHANCE, has_chance
 from fastrank_eval.results.gate_judge import field_of
 from fastrank_eval.results.gates import ALL, Count, Term, terms_of
 

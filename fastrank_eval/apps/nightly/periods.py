@@ -27,7 +27,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_file import evaluation_of
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.pooled import MERGED, ClusteredMeasure
-from fastrank_eval.results.attribution import (
+from fastrank_eval.results.differences import (
     Decomposition,
     decompose_by_slices,
     is_mean,

@@ -36,8 +36,7 @@ from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.engine.run import run
 from fastrank_eval.io.filters import Literal, Predicate
 from fastrank_eval.io.filters import parse as parse_condition
-from fastrank_eval.results.attribution import contributions, is_mean, largest_changes
-from fastrank_eval.results.compared_value import direction_of
+from fastrank_eval.results.differences import contributions, direction_of, is_mean, largest_changes
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.slicing.spec import parse as parse_slicing
 
