@@ -200,12 +200,8 @@ class RelevanceEvaluator:
         """Measure ranks of judged documents; return queries, values by text."""
         dicts = RankedDicts(self._judged, {"score": retrieved}, self._cuts, complete=False)
         queries, measured = dicts.queries, dict[str, np.ndarray]()
-        for label, plan in self._plans.items() if queries else ():
-            (ranking,) = dicts.rank(
-                as_float32=True,
-                anywhere=label == ANYWHERE,
-                with_unjudged=plan.roles.judgments,
-            )
+        for plan in self._plans.values() if queries else ():
+            (ranking,) = dicts.rank(plan.roles)
             values = plan.program.measure(ranking, None, 0, False, {}, queries.__getitem__)[0]
             measured |= _by_text(plan, values[: len(plan.measures), : len(queries)].copy())
         return queries, measured

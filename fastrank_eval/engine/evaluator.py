@@ -81,7 +81,7 @@ class RankedTable(NamedTuple):
     keys : tuple of pyarrow.Array
         Of the groups.
     labels : Labels
-        Of rows in any order, of which it needs no positions.
+        Of all rows of the groups; `label` and `row` are not read.
     rankings : sequence of Ranking
         For each model.
     """

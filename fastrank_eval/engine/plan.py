@@ -164,12 +164,10 @@ class Plan:
 
     @property
     def takes_ranks(self) -> bool:
-        """Whether the ranks of labelled rows are all that is needed of the rows."""
+        """Whether ranks of labelled rows by item are all that measures need."""
         roles = self.roles
         reads_rows = roles.weight or roles.group_weights or roles.fields or roles.subtopics
-        if reads_rows or roles.cluster or len(roles.group) != 1 or self.slicings is not None:
-            return False
-        if self.buckets or self.skip_empty or self.ties not in ("input", "item"):
+        if self.ties != "item" or reads_rows or roles.drops_rows:
             return False
         return all(
             m.scores == "order" and not (m.pooled or m.ranks_every_row) and of_package(type(m))

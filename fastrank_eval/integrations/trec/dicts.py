@@ -84,6 +84,8 @@ def read_mapping(
     packed, found = list[bytes](), list[bytes]()
     numbers: np.ndarray | None
     for query, docs in by_query.items():
+        if type(docs).get is not dict.get:  # it may look up documents in a way of its own
+            by_query[query] = docs = dict(docs.items())
         if countOf(map(type, docs), str) < len(docs):
             ids = text_ids(docs, f"query {shorten(query, 100)!r}, document")
             by_query[query] = docs = dict(zip(ids, docs.values(), strict=True))

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard, cast
 
+import pyarrow as pa
+
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import as_array, mask_column
+from fastrank_eval._lib.arrow import mask_column
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
 from fastrank_eval.engine.conventions import Profile, profile_of
 from fastrank_eval.engine.group_table import GroupTable
@@ -32,7 +34,7 @@ from fastrank_eval.integrations.trec.measures import (
 )
 from fastrank_eval.integrations.trec.nested import is_ranked
 from fastrank_eval.integrations.trec.pairs import Cuts, are_dicts
-from fastrank_eval.integrations.trec.ranked import RankedDicts
+from fastrank_eval.integrations.trec.ranked import RankedDicts, no_rows
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import requested_measures, text_with_options
@@ -183,44 +185,38 @@ def evaluate(
     is_complete = any(part.counts_absent(complete) for part in parts)
     anywhere = any(part.label == ANYWHERE for part in parts)
     judged, runs = read_runs(qrels, run, columns)
-
-    def join() -> Joined:
-        """Make the rows of all documents."""
-        float32 = {"as_float32": as_float32, "anywhere": anywhere}
-        return join_runs(judged, runs, is_complete, cuts, **float32)
-
-    dicts = None
-    if options.keys() <= _OF_RANKS and cuts.by_document and are_dicts([judged, *runs.values()]):
-        dicts = RankedDicts(judged, runs, cuts, is_complete)
-    joined = join() if dicts is None else dicts.joined()
+    dicts, used = None, [_at_level(one, level) for one in asked]
+    by_ranks = all(part.counts_absent(complete) == is_complete for part in parts)
+    by_ranks &= options.keys() <= _OF_RANKS and cuts.by_document
+    if by_ranks and are_dicts([judged, *runs.values()]):
+        empty = no_rows((*runs,), judged.numbers.dtype)
+        plans = [plan_of(_request(part, empty, (*runs,), used, options)) for part in parts]
+        if all(plan.takes_ranks for plan in plans):
+            dicts = RankedDicts(judged, runs, cuts, is_complete)
+    if dicts is None:
+        joined = join_runs(
+            judged, runs, is_complete, cuts, as_float32=as_float32, anywhere=anywhere
+        )
+    else:
+        joined = dicts.joined()
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         known = joined.queries + joined.only_in_qrels * (not is_complete)
         raise no_common_query(known, joined.only_in_run, are_lists=is_ranked(run))
     if not all(part.counts_absent(complete) for part in parts):
         _refuse_different_queries(joined, joined.only_in_qrels * is_complete)
-    used = asked
     if version is not None and have_gains(asked):
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        used = _with_all_gains(asked, grades if dicts is None else dicts.grades)
-    used = [at_level(one, level).with_display_name(one.display_name) for one in used]
-    requests = [_request(part, joined, used, options) for part in parts]
-    plans = [] if dicts is None else [plan_of(request) for request in requests]
-    if not all(plan.takes_ranks and plan.ties == "item" for plan in plans):
-        dicts, joined = None, join()
-        requests = [_request(part, joined, used, options) for part in parts]
+        of_grades = _with_all_gains(asked, grades if dicts is None else dicts.grades)
+        used = [_at_level(one, level) for one in of_grades]
     results: dict[int, Result] = {}
-    for place, (part, request) in enumerate(zip(parts, requests, strict=True)):
-        ranked, absent = None, is_complete and not part.counts_absent(complete)
+    for part in parts:
+        ranked, table = None, joined.table
+        if is_complete and not part.counts_absent(complete) and joined.answered is not None:
+            table = table.filter(mask_column(joined.answered))
+        request = _request(part, table, joined.scores, used, options)
         if dicts is not None:
-            kept = RankedDicts(judged, runs, cuts, False) if absent else dicts
-            ranked = kept.table(
-                as_float32=as_float32,
-                anywhere=part.label == ANYWHERE,
-                with_unjudged=plans[place].roles.judgments,
-            )
-        elif absent and joined.answered is not None:
-            request = request.replace(source=joined.table.filter(mask_column(joined.answered)))
+            ranked = dicts.table(plan_of(request).roles)
         of_part = evaluate_options(request, ranked)
         results |= dict.fromkeys(part.places, of_part)
     result = _beside([results[place] for place in range(len(used))], used)
@@ -241,7 +237,8 @@ def evaluate(
         **({} if level == 1 else {"level": level}),
         **cuts.chosen(),
         **({"reading_notes": tuple(notes)} if notes else {}),
-        **(_facts(joined) if dicts is None else dicts.facts()),
+        "judged_documents": joined.judged_documents,
+        **({} if joined.largest_grade is None else {"largest_grade": joined.largest_grade}),
     }
     # A measure is found by the name that was asked for, without the level and other gains.
     requested = dict(result.requested) | {
@@ -254,22 +251,31 @@ def evaluate(
     return result
 
 
+def _at_level(one: Measure, level: float) -> Measure:
+    """Set the least relevant grade; the name in reports stays."""
+    return at_level(one, level).with_display_name(one.display_name)
+
+
 def _request(
-    part: _Part, joined: Joined, used: Sequence[Measure], options: Mapping[str, Any]
+    part: _Part,
+    table: pa.Table,
+    scores: Sequence[str],
+    used: Sequence[Measure],
+    options: Mapping[str, Any],
 ) -> Options:
     """Check the options of the evaluation of a part."""
     given = {
         "group": "query",
         "label": part.label,
-        "score": joined.scores,
+        "score": scores,
         "item": "doc",
-        "subtopics": "subtopics" if "subtopics" in joined.table.column_names else None,
+        "subtopics": "subtopics" if "subtopics" in table.column_names else None,
         "measures": [used[place] for place in part.places],
         **_JOINED,
         **part.choices,
         **options,
     }
-    return Options.read(joined.table, given)
+    return Options.read(table, given)
 
 
 def _with_all_gains(measures: Sequence[Measure], grades: Iterable[float]) -> list[Measure]:
@@ -449,20 +455,6 @@ def _refuse_sums(options: Mapping[str, Any]) -> None:
                 f"{name}: must not be given for measures of several passes, such as Hole@10 beside "
                 f"nDCG@10, got {given!r}; {remedy}, or evaluate each kind by itself."
             )
-
-
-def _facts(joined: Joined) -> dict[str, object]:
-    """Find the largest grade, and the judged documents of each run."""
-    grades = joined.table["grade"]
-    is_judged = grades.is_valid().combine_chunks()
-    judged = {}
-    for name in joined.scores:
-        is_retrieved = joined.table[name].is_valid().combine_chunks()
-        if is_retrieved.true_count:
-            judged[name] = int((as_array(is_retrieved) & as_array(is_judged)).sum())
-    known = as_array(grades.drop_null().combine_chunks())
-    largest = {"largest_grade": known.max().item()} if len(known) else {}
-    return {"judged_documents": judged, **largest}
 
 
 def _refuse_different_queries(joined: Joined, absent: int) -> None:

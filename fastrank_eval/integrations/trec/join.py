@@ -64,6 +64,10 @@ class Joined:
         The number of these that the run does not even have as an empty dict or list.
     notes : tuple of str
         What was read but may be meant otherwise, and which documents are left out.
+    judged_documents : dict of str to int
+        For each column of scores with a document, the number of its judged documents.
+    largest_grade : int, float or None
+        The largest grade of the table, None if there is none.
     answered : ndarray of bool, shape (rows,)
         Whether a run has the query of the row, even without a document.
     """
@@ -76,6 +80,8 @@ class Joined:
     unanswered: dict[str, int]
     lacking: dict[str, int]
     notes: tuple[str, ...] = ()
+    judged_documents: dict[str, int] = field(default_factory=dict)
+    largest_grade: float | None = None
     answered: np.ndarray | None = field(default=None, compare=False)
 
 
@@ -179,6 +185,12 @@ def join_runs(
     table = _table(both, runs, pairs)
     if anywhere:
         table = table.append_column(ANYWHERE, both.judged_anywhere(pairs))
+    (grades, is_unjudged), judged_documents = both.values(-1), {}
+    for i, name in enumerate(runs):
+        is_retrieved = both.rows[i][pairs] >= 0
+        if is_retrieved.any():
+            judged_documents[name] = int(np.count_nonzero(is_retrieved & ~is_unjudged[pairs]))
+    known = grades[pairs][~is_unjudged[pairs]]
     return Joined(
         table,
         tuple(runs),
@@ -188,6 +200,8 @@ def join_runs(
         unanswered,
         lacking,
         tuple(notes),
+        judged_documents,
+        known.max().item() if len(known) else None,
         both.answered[both.query[pairs]],
     )
 

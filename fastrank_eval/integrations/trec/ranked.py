@@ -27,6 +27,7 @@ from fastrank_eval.integrations.trec.pairs import (
     lengths_of,
     look_up,
 )
+from fastrank_eval.io.columns import Roles
 from fastrank_eval.measures.judged import ANYWHERE
 
 #: Documents by query.
@@ -122,14 +123,19 @@ class RankedDicts:
     def joined(self) -> Joined:
         """Return the facts of `join`, and a table without rows."""
         names, notes = tuple(self._tables), [*reading_notes(self._judged, [*self._tables.values()])]
-        unanswered, lacking = {}, {}
+        unanswered, lacking, judged = {}, {}, {}
         for name, run, table in zip(names, self._runs, self._tables.values(), strict=True):
             known = {*cast(PairDicts, table.dicts).by_query, *table.empty}
             notes += self._note(name if len(names) > 1 else "the run", table, run)
             unanswered[name] = len(self.queries) - int(np.count_nonzero(run.lengths))
             lacking[name] = len(self.queries) - len(known.intersection(self.queries))
+            if len(run.scores):
+                judged[name] = int(np.count_nonzero(run.judged == run.judged))
+        kind, largest = self._judged.numbers.dtype, None
+        if len(self._grade):
+            largest = self._grade.max().astype(kind).item()
         return Joined(
-            _no_rows(names, self._judged.numbers.dtype),
+            no_rows(names, kind),
             names,
             len(self.queries),
             self._only_in_run,
@@ -137,20 +143,9 @@ class RankedDicts:
             unanswered,
             lacking,
             tuple(notes),
+            judged,
+            largest,
         )
-
-    def facts(self) -> dict[str, object]:
-        """Find the largest grade, and the judged documents of each run."""
-        runs = zip(self._tables, self._runs, strict=True)
-        judged = {
-            name: int(np.count_nonzero(run.judged == run.judged))
-            for name, run in runs
-            if len(run.scores)
-        }
-        if not len(self._grade):
-            return {"judged_documents": judged}
-        largest = self._grade.max().astype(self._judged.numbers.dtype).item()
-        return {"judged_documents": judged, "largest_grade": largest}
 
     def _note(self, name: str, table: PairTable, run: _Run) -> Iterator[str]:
         """Note how many documents are left out, also those of unjudged queries."""
@@ -162,22 +157,17 @@ class RankedDicts:
             kept -= sum(query in docs for query, docs in every.items())
         return self._cuts.note(name, read, kept)
 
-    def rank(
-        self, *, as_float32: bool, anywhere: bool = False, with_unjudged: bool = False
-    ) -> list[Ranking]:
+    def rank(self, roles: Roles) -> list[Ranking]:
         """Rank the judged documents of each run.
 
         Parameters
         ----------
-        as_float32 : bool
-            Round scores to float32 first.
-        anywhere : bool
-            Grade documents as the column `ANYWHERE` does.
-        with_unjudged : bool
-            List the unjudged documents too.
+        roles : Roles
+            Whether scores are rounded, grades are those of the column `ANYWHERE`, and unjudged
+            documents are listed.
         """
         rows, asked, grade, runs = self._count_rows(), self._asked, self._grade, self._runs
-        if anywhere:
+        if roles.label == ANYWHERE:
             ids = {*chain.from_iterable(self._known.by_query.values())}
             every, asked = zip(self._asked, *(run.docs for run in runs), strict=True), []
             for grades, *docs in every:
@@ -186,7 +176,7 @@ class RankedDicts:
             grade = self._known.numbers_of(asked)
             found = [np.frombuffer(b"".join(map(look_up, run.docs, asked))) for run in runs]
             runs = [run._replace(judged=one) for run, one in zip(runs, found, strict=True)]
-        return [_rank(run, asked, grade, rows, as_float32, with_unjudged) for run in runs]
+        return [_rank(run, asked, grade, rows, roles) for run in runs]
 
     def _count_rows(self) -> np.ndarray:
         """Count the documents of all runs and of the judgements by query."""
@@ -198,10 +188,12 @@ class RankedDicts:
         every = zip(self._asked, *(run.docs for run in self._runs), strict=True)
         return frozen(np.array([len({*chain(*docs)}) for docs in every], np.int64))
 
-    def table(self, *, as_float32: bool, anywhere: bool, with_unjudged: bool) -> RankedTable:
+    def table(self, roles: Roles) -> RankedTable:
         """Rank as `rank` does, for `run_together`."""
-        rankings = self.rank(as_float32=as_float32, anywhere=anywhere, with_unjudged=with_unjudged)
-        grade, rows = np.maximum(self._grade, 0) if anywhere else self._grade, rankings[0].rows
+        rankings, grade = self.rank(roles), self._grade
+        rows = rankings[0].rows
+        if roles.label == ANYWHERE:
+            grade = np.maximum(grade, 0)
         row = np.flatnonzero(grade)
         labelled = frozen(grade[row])
         offsets = frozen(np.searchsorted(row, edges_of(self._sizes)))
@@ -223,7 +215,7 @@ class RankedDicts:
 
 
 @lru_cache(64)
-def _no_rows(names: tuple[str, ...], grade: np.dtype[Any]) -> pa.Table:
+def no_rows(names: tuple[str, ...], grade: np.dtype[Any]) -> pa.Table:
     """Make the columns of `join` without rows."""
     number = pa.from_numpy_dtype(grade)
     texts = [(name, pa.string()) for name in ("query", "doc")]
@@ -236,8 +228,7 @@ def _rank(
     asked: Sequence[Mapping[str, Any]],
     grade: np.ndarray,
     rows: np.ndarray,
-    as_float32: bool,
-    with_unjudged: bool,
+    roles: Roles,
 ) -> Ranking:
     """Rank the judged documents of a run.
 
@@ -249,17 +240,17 @@ def _rank(
     grade : ndarray of float64, shape (judged documents,)
     rows : ndarray of int64, shape (queries,)
         As in `Ranking`.
-    as_float32, with_unjudged : bool
+    roles : Roles
         As in `RankedDicts.rank`.
     """
     lengths, sizes = run.lengths, lengths_of(asked)
     starts, edges = edges_of(lengths), edges_of(sizes)
     scores = np.concatenate([run.scores, run.judged])
-    if as_float32:
+    if roles.single_precision:
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32)
     count, is_found = len(run.scores), run.judged == run.judged
-    row = np.flatnonzero(is_found if with_unjudged else is_found & (grade != 0))
+    row = np.flatnonzero(is_found if roles.judgments else is_found & (grade != 0))
     offsets, groups = frozen(np.searchsorted(row, edges)), frozen(np.arange(len(rows)))
     above, size = np.empty((2, len(row)), np.int64)
     # The scores of judged documents stand behind those that they are compared with.
@@ -293,7 +284,7 @@ def _rank(
         min_grade=float(grades.min(initial=np.inf)),
         unretrieved_relevant=True,
     )
-    if with_unjudged:
+    if roles.judgments:
         is_unjudged = np.ones(count, np.bool_)
         is_unjudged[np.repeat(starts[:-1], np.diff(offsets)) + above] = False
         places = np.flatnonzero(is_unjudged)

@@ -247,6 +247,8 @@ def test_evaluate__accuracy_with_a_cutoff__is_success_but_for_ir_measures() -> N
         {"measures": "nDCG@3,Hole@5,Accuracy@2,MRR@10", "profile": "beir"},
         {"measures": "AP,P@3", "judged_only": True, "drop_self": True, "score_type": "float32"},
         {"measures": "AP,RR", "baseline": "one"},
+        {"measures": "RR,P@3,ERR", "undefined": "skip"},
+        {"measures": "nDCG@3,MRR@10,Hole@2", "profile": "mteb", "complete": True},
         {"measures": "AP,RR", "profile": None},
     ],
     ids=str,
@@ -258,7 +260,7 @@ def test_evaluate__dicts__have_the_bits_of_columns(options: dict[str, Any]) -> N
         ids = random.sample([query, *docs], random.randint(1, 10))
         return {doc: random.choice(values) for doc in ids}
 
-    few, many = [0.5, 1.0, -0.0, 0.0, 2.0], [random.random() for _ in range(99)]
+    few, many = [0.5, 1.0, -0.0, 0.0, 1 - 1e-9], [random.random() for _ in range(99)]
     for _ in range(12):
         queries = [f"q{i}" for i in range(6)]
         qrels = {query: numbers(query, [-1, 0, 0, 1, 2]) for query in queries[:5]}
