@@ -526,7 +526,8 @@ class Content:
                 f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "
                 "rows with group=... (--group)."
             )
-        return evaluation_of(self, share, fewest)
+        plan = plan_of([self], share, fewest)
+        return evaluation_of(self, plan, _totals_of(self, plan))
 
     def _option(self, name: str, value: Any, example: str) -> Any:
         value = self.header[name] if value is None else value
@@ -685,26 +686,22 @@ def check_crossing(every: Sequence[Content]) -> None:
         )
 
 
-def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArrays, dict[str, Any]]:
-    """Merge states; return arrays, and entries of the header that change.
+def merge_totals(
+    every: Sequence[Content], plan: Plan, *, whole: bool
+) -> tuple[Totals, dict[str, Any]]:
+    """Merge the totals of states; return entries of the header that change too.
 
     `whole` says that no group has rows in two of the states.
 
     Raises
     ------
     MergeError
-        If values of a field, values of slices or keys have different types.
+        If values of a field or values of slices have different types.
     """
-    plan = plan_of(every)
     totals = Totals(plan)
     for one in every:
         totals.merge(_totals_of(one, plan))
-    arrays, largest = totals.to_arrays(), dominant(totals.largest, totals.overall.squares())
-    header = every[0].header
-    if header["has_groups"]:
-        models = [[one.header["models"].index(m) for m in header["models"]] for one in every]
-        each = [groups_of(one).with_models(at) for one, at in zip(every, models, strict=True)]
-        arrays[ALL, "", VALUES] = _joined(each).sort_by_key().to_arrays()
+    largest = dominant(totals.largest, totals.overall.squares())
     entries: dict[str, Any] = {}
     names = BY_BUCKET, WITHOUT_BUCKETS
     known = [one.header[name] for one in every for name in names if name in one.header]
@@ -715,7 +712,23 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
         bounds = [(one.header.get(LARGEST) or {}).get("at_least", False) for one in parts]
         at_least = any(bounds) or (len(parts) > 1 and not whole)
         entries[LARGEST] = replace(largest, at_least=at_least).plain()
-    return arrays, entries
+    return totals, entries
+
+
+def merged_arrays(every: Sequence[Content], totals: Totals) -> StateArrays:
+    """Write the arrays of merged states.
+
+    Raises
+    ------
+    MergeError
+        If keys have different types.
+    """
+    arrays, header = totals.to_arrays(), every[0].header
+    if header["has_groups"]:
+        models = [[one.header["models"].index(m) for m in header["models"]] for one in every]
+        each = [groups_of(one).with_models(at) for one, at in zip(every, models, strict=True)]
+        arrays[ALL, "", VALUES] = _joined(each).sort_by_key().to_arrays()
+    return arrays
 
 
 def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int = 1) -> Plan:
@@ -767,14 +780,10 @@ def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
     return tuple(m.with_display_name(names.get(str(m), str(m))) for m in measures)
 
 
-def evaluation_of(
-    content: Content, confidence: float, min_groups: int, errors: bool = True
-) -> Evaluation:
+def evaluation_of(content: Content, plan: Plan, totals: Totals) -> Evaluation:
     """Rebuild the evaluation of a run over all rows of a state."""
     started = perf_counter()
     header, provenance = content.header, content.provenance
-    plan = replace(plan_of([content], confidence, min_groups), errors=errors)
-    totals = _totals_of(content, plan)
     if plan.buckets and sum(one.rows > 0 for one in provenance) > 1:
         totals.use_buckets()
     meta = Meta(

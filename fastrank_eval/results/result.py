@@ -34,7 +34,9 @@ from fastrank_eval.engine.state_file import (
     check_content,
     check_crossing,
     check_repeated,
-    merge_contents,
+    merge_totals,
+    merged_arrays,
+    plan_of,
     read_state_bytes,
     state_bytes,
     without_key,
@@ -666,18 +668,8 @@ class State(Content):
         if not allow_crossing:
             check_crossing(every)
         whole = self.has_groups and not allow_crossing
-        arrays, entries = merge_contents(every, whole=whole)
-        options = {
-            name: {one.header[name] for one in every} for name in ("confidence", "min_groups")
-        }
-        header = {
-            **{k: entry for k, entry in self.header.items() if k not in (LARGEST, BY_BUCKET)},
-            **entries,
-            **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
-            "provenance": [entry for one in every for entry in one.header["provenance"]],
-        }
-        header |= add_counts(one.header for one in every)
-        return State(header, arrays)
+        totals, entries = merge_totals(every, plan_of(every), whole=whole)
+        return State(merged_header(every, entries), merged_arrays(every, totals))
 
     @typed
     def check_mergeable(self, other: State) -> None:
@@ -853,6 +845,18 @@ def result_of(
         calibration_tables(plan, evaluation.totals) if plan.measured_fields else {},
         paired=paired,
     )
+
+
+def merged_header(every: Sequence[State], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the headers of states; `entries` are those that `merge_totals` returns."""
+    options = {name: {one.header[name] for one in every} for name in ("confidence", "min_groups")}
+    header = {
+        **{k: entry for k, entry in every[0].header.items() if k not in (LARGEST, BY_BUCKET)},
+        **entries,
+        **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
+        "provenance": [entry for one in every for entry in one.header["provenance"]],
+    }
+    return header | add_counts(one.header for one in every)
 
 
 def checked_state(header: dict[str, Any], states: StateArrays, source: str) -> State:

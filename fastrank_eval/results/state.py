@@ -1,10 +1,14 @@
-"""Load the state of an evaluation, or make it from a run or parts."""
+"""Load the state of an evaluation, or make it from a run or parts.
+
+Evaluate several states as one.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,12 +24,15 @@ from fastrank_eval.engine.state_arrays import ALL, BY_BUCKET, VALUES, bin_edges,
 from fastrank_eval.engine.state_file import (
     CONVENTIONS,
     RUN_CONVENTIONS,
+    evaluation_of,
     fingerprint_of,
+    merge_totals,
+    plan_of,
     read_state,
     without_key,
 )
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.results.result import State, checked_state
+from fastrank_eval.results.result import State, checked_state, merged_header
 
 
 @typed
@@ -174,3 +181,21 @@ def _score_type(kind: pa.DataType, roles: Roles) -> str:
     ):
         return "float64"
     return str(kind)
+
+
+def merged_evaluation(every: Sequence[State], confidence: float, min_groups: int) -> Evaluation:
+    """Evaluate states without groups as one, which is not written.
+
+    Without buckets of clusters there is no error of AUC, which takes time.
+
+    Raises
+    ------
+    MergeError
+        As `State.merge` does.
+    """
+    for other in every[1:]:
+        every[0].check_mergeable(other)
+    plan = plan_of(every, confidence, min_groups)
+    plan = replace(plan, errors=plan.buckets)
+    totals, entries = merge_totals(every, plan, whole=False)
+    return evaluation_of(State(merged_header(every, entries), {}), plan, totals)

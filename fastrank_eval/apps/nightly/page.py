@@ -232,6 +232,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        optimized=False,  # a page is drawn once, and folding constants takes longer
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     # Templates call the functions of these files.

@@ -24,7 +24,6 @@ from fastrank_eval.apps.nightly.night import EARLIER, PERIODS, CompositionChange
 from fastrank_eval.apps.nightly.quality import display_name
 from fastrank_eval.apps.nightly.text import SIGNIFICANT, ago, confidence_of, digits_for
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_file import evaluation_of
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.pooled import MERGED, ClusteredMeasure
 from fastrank_eval.results.differences import (
@@ -36,7 +35,7 @@ from fastrank_eval.results.differences import (
 from fastrank_eval.results.gates import ALL
 from fastrank_eval.results.notes import bucket_notes, rows_left_out_notes
 from fastrank_eval.results.report import amount
-from fastrank_eval.results.state import state_of_run
+from fastrank_eval.results.state import merged_evaluation, state_of_run
 from fastrank_eval.slicing.spec import parse
 
 #: The most nights of a run or a page.
@@ -381,7 +380,9 @@ class NightMerger:
         if self._bytes >= MERGE_BYTES:
             self._merge_pending()
 
-    def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
+    def result(
+        self, confidence: float, min_groups: int = 1, *, is_last: bool = False
+    ) -> MergedNights:
         """Return the merged values of all nights so far.
 
         They equal one run over all rows, to the last bit. Without clusters they lack the error of
@@ -392,18 +393,24 @@ class NightMerger:
         confidence : float
         min_groups : int
             Leave out slices of fewer groups.
+        is_last : bool
+            No night will be added, so the merged nights need not be kept.
         """
-        self._merge_pending()
+        if not is_last:
+            self._merge_pending()
+        states = self._with_common_slicings(self._states())
+        try:
+            evaluation = merged_evaluation(states, confidence, min_groups) if states else None
+        except MergeError:  # of nights that are merged one by one then, and left out
+            return self.result(confidence, min_groups)
         left = (left_out(nights, *why) for why, nights in self._left_out.items())
         notes = (*left, *self._notes)
-        if self._total is None:
+        if not evaluation:
             return MergedNights(notes=notes)
-        has_errors = self._total.has_clusters
-        evaluation = evaluation_of(self._total, confidence, min_groups, has_errors)
-        dates = tuple(sorted(self._dates))
+        dates = tuple(sorted([*self._dates, *(date for date, _ in self._pending)]))
         notes += tuple(rows_left_out_notes(evaluation.meta))
         notes += tuple(bucket_notes(evaluation.meta))
-        return MergedNights(tuple(evaluation.summary), dates, notes, has_errors)
+        return MergedNights(tuple(evaluation.summary), dates, notes, evaluation.plan.buckets)
 
     def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:
         self._left_out.setdefault((reason, reason_of_several), []).append(date)
@@ -412,12 +419,15 @@ class NightMerger:
         """Merge the pending states into the total."""
         if not self._pending:
             return
-        totals = [] if self._total is None else [self._total]
-        states = self._with_common_slicings([*totals, *(state for _, state in self._pending)])
-        self._total = states[0] if totals else None
-        self._merge([date for date, _ in self._pending], states[len(totals) :])
+        states = self._with_common_slicings(self._states())
+        self._total = states.pop(0) if self._total else None
+        self._merge([date for date, _ in self._pending], states)
         self._pending.clear()
         self._bytes = 0
+
+    def _states(self) -> list[State]:
+        """Return the total, if there is one, and the pending states."""
+        return [*filter(None, [self._total]), *(state for _, state in self._pending)]
 
     def _merge(self, dates: Sequence[dt.date], states: Sequence[State]) -> None:
         """Merge states at once, or one by one if some cannot be merged."""
@@ -516,7 +526,8 @@ def with_periods(night: Night, history: History) -> Night:
             if rows.get(date) and date not in repeats:
                 merging.add(date, history.state(date, kind) if day else own)
             if day + 1 in name_of:
-                name, merged = name_of[day + 1], merging.result(level, least_groups)
+                name, is_last = name_of[day + 1], day + 1 == max(name_of)
+                merged = merging.result(level, least_groups, is_last=is_last)
                 values[name] += (_shown(value, night, merged.has_errors) for value in merged.values)
                 with_errors |= {name} if merged.has_errors else set()
                 dates.setdefault(name, merged.dates)

@@ -56,7 +56,7 @@ def merged(
         for date in sorted(nights, reverse=True):
             if kind in nights[date].contents:
                 merging.add(date, nights[date].contents[kind])
-        found = merging.result(confidence, min_groups)
+        found = merging.result(confidence, min_groups, is_last=True)
         values += found.values
         notes += found.notes
         dates = dates or found.dates
