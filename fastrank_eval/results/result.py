@@ -848,7 +848,7 @@ def result_of(
 
 
 def merged_header(every: Sequence[State], entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the headers of states; `entries` are those that `merge_totals` returns."""
+    """Merge the headers of states, with the entries of `merge_totals`."""
     options = {name: {one.header[name] for one in every} for name in ("confidence", "min_groups")}
     header = {
         **{k: entry for k, entry in every[0].header.items() if k not in (LARGEST, BY_BUCKET)},
