@@ -689,7 +689,7 @@ def check_crossing(every: Sequence[Content]) -> None:
 def merge_totals(
     every: Sequence[Content], plan: Plan, *, whole: bool
 ) -> tuple[Totals, dict[str, Any]]:
-    """Merge the totals of states; return entries of the header that change too.
+    """Merge totals of states, and entries of the header that change.
 
     `whole` says that no group has rows in two of the states.
 
