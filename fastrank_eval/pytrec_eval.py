@@ -48,7 +48,7 @@ from fastrank_eval.integrations.trec.measures import (
 )
 from fastrank_eval.integrations.trec.pairs import Common, Cuts, PairTable, are_dicts
 from fastrank_eval.integrations.trec.ranked import RankedDicts
-from fastrank_eval.integrations.trec.report import RANKED, evaluate_ranked
+from fastrank_eval.integrations.trec.report import evaluate_ranked
 from fastrank_eval.integrations.trec.tables import Judgments, read_pairs
 from fastrank_eval.measures.judged import ANYWHERE
 from fastrank_eval.measures.parser import text_with_options
@@ -180,9 +180,10 @@ class RelevanceEvaluator:
                 Options.read(
                     None,
                     {
-                        **RANKED,
                         "group": "query",
+                        "item": "doc",
                         "label": label,
+                        "score": "score",
                         "measures": measures,
                         "profile": "trec_eval_9",
                     },

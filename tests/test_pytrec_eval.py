@@ -129,6 +129,15 @@ def test_queries__without_results_in_other_forms__count_0(form, tmp_path):
     assert evaluator.evaluate(source)["q2"] == {"map": 0.0}
 
 
+def test_dicts__are_ranked_without_a_row_for_each_document(monkeypatch):
+    evaluator = ours.RelevanceEvaluator(
+        {"q1": {"d1": 1, "d2": 0}}, ["map", "P_1", "recip_rank", "bpref", "Hole@1"]
+    )
+    monkeypatch.delattr("fastrank_eval.pytrec_eval.rank_documents")
+    values = evaluator.evaluate({"q1": {"d1": 0.5, "d3": 1.0}})["q1"]
+    assert values["recip_rank"] == 0.5
+
+
 def test_judgements__changed_after_the_evaluator__count_as_they_were():
     qrels = {"q1": {"d2": 1}}
     evaluator = ours.RelevanceEvaluator(qrels, {"map"})

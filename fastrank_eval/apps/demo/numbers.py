@@ -3,7 +3,7 @@
 A random number is a pure function of (seed, stream, counter). Nothing has a state that advances,
 so rows can be made in any order, in batches of any size, and come out the same to the last bit.
 
-They are not those of `stats.random_numbers`: these come by group and block of replicates, and
+They are not those of `stats.bootstrap`: these come by group and block of replicates, and
 others would change each row of the demo, and the numbers that the documentation shows of them.
 
 The AUC of scores is known in closed form: the binormal model. Logarithms and exponentials are those

@@ -192,7 +192,7 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
 def move_pages(config: NightlyConfig, history: History, date: dt.date | None = None) -> None:
     """Move what a report of one label wrote to the folder of this label.
 
-    Files of dates on which another label has a night stay.
+    Files of other dates on which another label has a night stay.
 
     Parameters
     ----------

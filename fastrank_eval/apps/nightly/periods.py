@@ -401,7 +401,10 @@ class NightMerger:
         states = self._with_common_slicings(self._states())
         try:
             evaluation = merged_evaluation(states, confidence, min_groups) if states else None
-        except MergeError:  # of nights that are merged one by one then, and left out
+        except MergeError:
+            if not self._pending:
+                raise
+            # They are merged one by one then, and those that cannot be are left out.
             return self.result(confidence, min_groups)
         left = (left_out(nights, *why) for why, nights in self._left_out.items())
         notes = (*left, *self._notes)

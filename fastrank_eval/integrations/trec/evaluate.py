@@ -74,8 +74,8 @@ def evaluate(
 ) -> Result:
     """Evaluate one or several runs against judgements.
 
-    It joins them as `join` does, and evaluates the table with ``group="query"``, ``item="doc"``
-    and ``label="grade"``. The numbers are those of trec_eval 10, unless `profile` is another.
+    The values are those of the table of `join` with ``group="query"``, ``item="doc"`` and
+    ``label="grade"``. The numbers are those of trec_eval 10, unless `profile` is another.
 
     Parameters
     ----------

@@ -250,7 +250,7 @@ def read_pairs(
     remedy : str
         As in `PairTable`.
     asked : mapping of str to mapping of str
-        Documents by query; a run of dicts keeps their scores, for `rank_judged`.
+        Documents by query; a run of dicts keeps their scores, for `RankedDicts`.
     """
     if isinstance(source, PairTable):
         return source

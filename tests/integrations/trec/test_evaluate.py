@@ -279,6 +279,24 @@ def test_evaluate__dicts__have_the_bits_of_columns(options: dict[str, Any]) -> N
         assert of_dicts.meta.conventions == of_columns.meta.conventions
 
 
+@pytest.mark.parametrize(
+    "measures, profile",
+    [
+        ("nDCG@10,AP,RR,P@10,R@10", "trec_eval_10"),
+        ("RR", "trec_eval_9"),
+        ("nDCG@3,MRR@10,Hole@2", "mteb"),
+        ("nDCG@3,AP,R@3", "beir"),
+    ],
+)
+def test_evaluate__dicts__are_ranked_without_a_row_for_each_document(
+    measures: str, profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("fastrank_eval.integrations.trec.evaluate.join_runs")
+    run = {"q1": {"d1": 0.5, "d3": 1.0}}
+    result = trec.evaluate({"q1": {"d1": 1, "d2": 0}}, run, measures, profile=profile)
+    assert result.meta.conventions["judged_documents"] == {"score": 1}
+
+
 def test_evaluate__drop_self__leaves_out_the_document_that_is_the_query() -> None:
     kept = trec.evaluate(JUDGED, RETRIEVED, "RR,nDCG@10")
     assert [value.value for value in kept] == pytest.approx([0.5, 0.6309297535714574])
